@@ -1,0 +1,21 @@
+"""Errors of the engine: one base class, one subclass per cause.
+
+Every message is one sentence that names the cause, where it lies, and what the user can do about it.
+Bad input is refused before any work is done, so that a failed call leaves nothing half changed.
+"""
+
+
+class EngineError(Exception):
+    """Base of all errors that the engine is expected to raise during normal operation."""
+
+
+class CheckpointError(EngineError):
+    """A checkpoint folder is missing, incomplete, malformed, or contradicts itself."""
+
+
+class UnsupportedModelError(EngineError):
+    """A checkpoint asks for an architecture or a feature that this engine does not compute."""
+
+
+class BatchError(EngineError):
+    """A batch given to a backend breaks the contract of `vosti.impl.backend.Batch`."""
