@@ -1,0 +1,34 @@
+# `make check` runs the main job, `make test` the test suite; each sets itself up first. PYTHON chooses the interpreter.
+
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+# At least this many tests must pass, so that a run that skipped or lost tests is not green.
+TESTS_AT_LEAST := 20
+
+.PHONY: check test lint
+
+check: .venv/installed-engine
+	$(BIN)/vosti check
+
+test: .venv/installed-dev
+	$(BIN)/pytest --at-least $(TESTS_AT_LEAST)
+
+lint: .venv/installed-dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/mypy tests
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "vosti needs Python 3.11 or newer, and '$(PYTHON)' is not: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	$(PYTHON) -m venv .venv || { rm -rf .venv; exit 1; }
+
+.venv/installed-engine: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) -e '.[engine]'
+	touch $@
+
+.venv/installed-dev: .venv/installed-engine
+	$(PIP) -e '.[engine,dev]'
+	touch $@

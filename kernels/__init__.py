@@ -1,0 +1,1 @@
+"""The arithmetic: kernels, each of which computes one canonical row program."""
