@@ -1,39 +1,41 @@
-"""The exact sampler: the token that a row of logits yields is a function of the row and of the sampler state, bit for bit.
+"""The exact sampler: which token a row of logits yields is a function of the row and of the sampler state, bit for bit.
 
-The paper (section 4) takes sampling as "a deterministic function of logits and explicit per-request sampler state". Floating-point
-sampling is that only for as long as one program on one device computes it: a sum of probabilities depends on its order, and a
-draw close to a boundary turns the last bit of such a sum into another token. Here everything after the exponential is integer
-arithmetic, which has no order and no device, and the exponential is a fixed sequence of correctly rounded operations.
+The paper (section 4) takes sampling as "a deterministic function of logits and explicit per-request sampler state".
+Floating-point sampling is that only for as long as one program on one device computes it: a sum of probabilities depends
+on its order, and a draw that falls close to a boundary turns the last bit of such a sum into another token. Here
+everything after the exponential is integer arithmetic, which has no order and no device, and the exponential is a fixed
+sequence of correctly rounded operations.
 
-**A row of logits** is a sequence of float32 values, one for each token of the vocabulary, which has fewer than 2¹⁹ tokens. NaN is
-refused, and so is a row that is -∞ throughout. A logit of -∞ gives a token that is never drawn. Tokens whose logit is +∞ share the
-probability evenly, and the others have none: the limit of large logits.
+**A row of logits** is a sequence of float32 values, one for each token of the vocabulary, which has fewer than 2¹⁹
+tokens. NaN is refused, and so is a row that is -∞ throughout. A token whose logit is -∞ is never drawn. Tokens whose
+logit is +∞ share the probability evenly, and the others have none: the limit of large logits.
 
-**The ranking** of a row puts larger logits first, and of equal ones (-0.0 and 0.0 are equal) the lower token id first. Ties are common in
-bfloat16 rows; an order among them that is left to a sorting routine depends on its batch, its device and its version.
+**The ranking** of a row puts larger logits first, and of equal ones (-0.0 and 0.0 are equal) the lower token id first.
+Ties are common in bfloat16 rows; an order among them that is left to a sorting routine depends on the batch, the device
+and the routine's version.
 
 **The distribution.** With m the row's largest logit and T > 0 the temperature, token t has
 
-    xₜ = (ℓₜ - m) / T                                two float64 operations; 0 where ℓₜ = m
-    wₜ = ⌊2²⁴ exp(xₜ)⌋                                an integer, 0 ≤ wₜ ≤ 2²⁴; `weight`
+    xₜ = (ℓₜ - m) / T          two float64 operations; 0 where ℓₜ = m
+    wₜ = ⌊2²⁴ exp(xₜ)⌋          an integer, 0 ≤ wₜ ≤ 2²⁴; see `weight`
 
 and then, in this order,
 
-    temperature 0   the first token of the ranking is kept, alone
-    top-k           the first k tokens of the ranking are kept (all if k = 0): never more than k, however many tie
-    min-p           of these, the tokens with 2²⁰ wₜ ≥ min_p · 2²⁴, where 2²⁴ is the weight of the most probable token
-    top-p           of these, with S the sum of their weights, the tokens before which, in the ranking, a sum of weights B
-                    stands with 2²⁰ B < top_p · S: the shortest beginning of the ranking that reaches top_p
-    draw            of these, with S the sum of their weights again, the first token in ascending order of ids at which
-                    the sum of weights, its own included, exceeds ⌊u S / 2⁶⁴⌋
+    temperature 0   keeps the first token of the ranking, alone, and ends here;
+    top-k           keeps the first k tokens of the ranking (all if k = 0): never more than k, however many tie;
+    min-p           keeps, of these, the tokens with 2²⁰ wₜ ≥ min_p · 2²⁴ (2²⁴ is the most probable token's weight);
+    top-p           keeps, of these, the tokens for which 2²⁰ B < top_p · S, where S is the sum of the weights and B the
+                    sum of those before it in the ranking: the shortest beginning that reaches top_p;
+    the draw        takes, of these, the first token in ascending order of ids at which the sum of weights, its own
+                    included, exceeds ⌊u S / 2⁶⁴⌋, where S is the sum of the weights that are left.
 
-where u, the `draw_bits`, is a 64-bit integer made from the seed and the output's index and from nothing else: neither a generator that
-others advance, nor the number of tokens that a draft had rejected, nor a place in a batch.
+u, the `draw_bits`, is a 64-bit integer made from the seed and the output's index and from nothing else: not from a
+generator that others advance, not from the number of drafted tokens that were rejected, not from a place in a batch.
 
-**Precision.** Probabilities are multiples of 2⁻²⁴ of the most probable token's; what lies below is never drawn. A weight differs from
-2²⁴ exp(xₜ) by less than 1 + 2⁻²⁷, and u is a 64-bit fraction: both are far below what a float32 logit resolves.
-Parameters p are integers, in units of 2⁻²⁰, so that a cut at a sum of weights is decided exactly. Every product above is below 2⁶³, so
-that 64-bit integers suffice; only u S needs 128 bits.
+**Precision.** A weight is within 1 + 2⁻²⁷ of 2²⁴ exp((ℓₜ - m) / T), the exact value: a probability is off by at most
+2⁻²⁴ of the most probable token's, and tokens less probable than that are never drawn. The parameters p are integers, in
+units of 2⁻²⁰, so that a cut at a sum of weights is decided exactly. Every product above is below 2⁶³ and fits a 64-bit
+integer, but for u S, which needs 128 bits and is formed once.
 """
 
 from __future__ import annotations
@@ -130,7 +132,8 @@ def sampler_state(
 ) -> SamplerState:
     """A sampler state from parameters as people write them: `top_p` in (0, 1] and `min_p` in [0, 1], as fractions.
 
-    A fraction becomes the nearest multiple of 2⁻²⁰, the upper one of two equally near; a top_p that is nearer to 0 becomes 2⁻²⁰.
+    A fraction becomes the nearest multiple of 2⁻²⁰, the upper one of two equally near; a top_p that is nearer to 0
+    becomes 2⁻²⁰, which keeps the most probable token.
     Raises ValueError for a value out of its range, and TypeError for one of another type.
     """
     if not 0 < top_p <= 1:
@@ -150,8 +153,8 @@ def sampler_state(
 def sample(logits: Sequence[float], state: SamplerState, history: Sequence[int], prompt_length: int) -> int:
     """The token that follows `history`, of which the first `prompt_length` tokens are the prompt.
 
-    `logits` has one float32 value for each token of the vocabulary. The result does not depend on the history for the parameters
-    that exist today; penalties are functions of it, and of where the prompt ends.
+    `logits` has one float32 value for each token of the vocabulary. The history belongs to what a sampler may look at,
+    and where the prompt ends too (penalties do); none of the parameters of `SamplerState` does.
     Raises ValueError for a row that `kept` refuses, and for a prompt that is longer than the history.
     """
     if not 0 <= prompt_length <= len(history):
@@ -222,8 +225,8 @@ def exponential(x: float) -> float:
         r = (x + n · LN2_HIGH) + n · LN2_LOW         |r| ≤ ½ ln 2, but for rounding
         exp(r) ≈ Σ rᵏ/k!, k = 13, …, 0, by Horner's rule: a product is rounded before the next coefficient is added
 
-    No operation may be contracted with another (fma), and no library's exponential takes part. The result is off by less than
-    2⁻⁵² of its value.
+    No operation may be contracted with another (fma), and no library's exponential takes part. The result is off by
+    less than 2⁻⁵² of its value.
     """
     n = math.floor(0.5 - x * INVERSE_LN2)
     r = (x + n * LN2_HIGH) + n * LN2_LOW
@@ -234,7 +237,7 @@ def exponential(x: float) -> float:
 
 
 def draw_bits(state: SamplerState) -> int:
-    """u: the first 8 bytes, big endian, of SHA-256("vosti.draw.1" ‖ seed ‖ index), each integer in 8 bytes, big endian."""
+    """u: the first 8 bytes of SHA-256("vosti.draw.1" ‖ seed ‖ index); integers are 8 bytes long, big endian."""
     message = DRAW_TAG + state.seed.to_bytes(8, "big") + state.index.to_bytes(8, "big")
     return int.from_bytes(hashlib.sha256(message).digest()[:8], "big")
 
