@@ -1,10 +1,10 @@
 """The exact sampler: which token a row of logits yields is a function of the row and of the sampler state, bit for bit.
 
 The paper (section 4) takes sampling as "a deterministic function of logits and explicit per-request sampler state".
-Floating-point sampling is that only for as long as one program on one device computes it: a sum of probabilities depends
-on its order, and a draw that falls close to a boundary turns the last bit of such a sum into another token. Here
-everything after the exponential is integer arithmetic, which has no order and no device, and the exponential is a fixed
-sequence of correctly rounded operations.
+Floating-point sampling is that only for as long as one program on one device computes it: a sum of probabilities
+depends on its order, and a draw that falls close to a boundary turns the last bit of such a sum into another token.
+Here everything after the exponential is integer arithmetic, which has no order and no device, and the exponential is a
+fixed sequence of correctly rounded operations.
 
 **A row of logits** is a sequence of float32 values, one for each token of the vocabulary, which has fewer than 2¹⁹
 tokens. NaN is refused, and so is a row that is -∞ throughout. A token whose logit is -∞ is never drawn. Tokens whose
