@@ -19,3 +19,18 @@ class UnsupportedModelError(EngineError):
 
 class BatchError(EngineError):
     """A batch given to a backend breaks the contract of `vosti.impl.backend.Batch`."""
+
+
+class InvalidOptionError(EngineError, ValueError):
+    """An engine option, a sampling parameter or a request is out of its range."""
+
+
+class CapacityError(EngineError):
+    """A request can never fit into this engine's pool, or into the model's positions."""
+
+
+class UnknownRequestError(EngineError, KeyError):
+    """A request identifier that this engine has never seen, or one that it has seen before."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TypeVar, cast
 
 from vosti.spec.determinism import Record
@@ -77,8 +76,7 @@ def sampled_token(logits: Logits, sampler: Sampler, history: tuple[Token, ...], 
 @opaque
 def next_sampler(sampler: Sampler) -> Sampler:
     """The sampler state after one output: the same parameters and seed, the next index."""
-    state = cast(SamplerState, sampler)
-    return Sampler(replace(state, index=state.index + 1))
+    return Sampler(cast(SamplerState, sampler).advanced())
 
 
 # ---------------------------------------------------------------- what an engine's kernels compute

@@ -1,0 +1,341 @@
+"""The engine: continuous batching over a paged, prefix-sharing KV cache, one step at a time (section 4.1 of the paper).
+
+`Engine` is the one place that holds state. A step plans (`vosti.impl.planning`), packs (`vosti.impl.packing`), runs one
+forward of the backend, and settles (`vosti.impl.settling`); what it decides are the specification's own actions.
+Batching, chunking, sharing, eviction, preemption and drafts may change when a request gets its tokens, never which.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from torch import Tensor
+
+from vosti.impl import pool as pools
+from vosti.impl.backend import Backend, Batch, ForwardResult
+from vosti.impl.drafting import Drafter, NoDrafter
+from vosti.impl.errors import CapacityError, InvalidOptionError, UnknownRequestError
+from vosti.impl.fingerprint import fingerprint_of
+from vosti.impl.ghost import Ghost, NoGhost, TracedGhost
+from vosti.impl.options import EngineOptions, SamplingParams
+from vosti.impl.packing import pack
+from vosti.impl.planning import Candidate, Chunk, Limits, chunk_counts, pages_needed, plan_step
+from vosti.impl.pool_state import KEY_SPACE, empty
+from vosti.impl.sampling import Logprobs, logprobs, sample_row
+from vosti.impl.settling import LiveRecord, Settled, YieldedRow, settle
+from vosti.spec.events import Tracer
+from vosti.spec.state import Domain, PageId, RequestId, Sampler, Token
+from vosti.spec.step import Action, Admit, Attach, Cancel
+
+
+@dataclass(frozen=True)
+class RequestOutput:
+    """What the caller gets about one request at the end of a step."""
+
+    request_id: str
+    prompt_token_ids: tuple[int, ...]
+
+    new_token_ids: tuple[int, ...]
+    """The tokens of this step."""
+
+    token_ids: tuple[int, ...]
+    """All tokens so far, without the prompt."""
+
+    finish_reason: str | None
+    """"stop", "length", "cancelled" or "error"; None while it goes on."""
+
+    logprobs: tuple[Logprobs, ...]
+    """One for each token, of the raw logits, if they were asked for."""
+
+    hit_tokens: int
+    """How many tokens of the prompt were found in the prefix cache when it was first scheduled."""
+
+    seed: int
+    """The sampler's seed: the one that was given, or the one that was drawn."""
+
+    fingerprint: str
+    """The configuration W: equal prompts, parameters and seeds give equal outputs where it is equal."""
+
+
+class Engine:
+    """Serves requests, a step at a time."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        options: EngineOptions | None = None,
+        *,
+        drafter: Drafter | None = None,
+        tracer: Tracer | None = None,
+        full: bool = False,
+        key_space: int = KEY_SPACE,
+    ) -> None:
+        """An engine with an empty pool.
+
+        Args:
+            backend: the model and its pool of values; the engine allocates the pool.
+            options: limits and switches.
+            drafter: proposes drafts; by default there are none.
+            tracer: takes ghost events; by default none are made.
+            full: whether events carry the bits of logits and KV, and not only their digests.
+            key_space: how many different hashes the prefix index has; a test makes it small, so that they collide.
+        """
+        self.options = options or EngineOptions()
+        self._backend = backend
+        self._drafter = drafter or NoDrafter()
+        self._limits = Limits(
+            max_seqs=self.options.max_seqs,
+            token_budget=self.options.token_budget,
+            prefix_caching=self.options.prefix_caching,
+            page_seed=self.options.page_seed,
+        )
+        capacity = frozenset(PageId(page) for page in range(self.options.pages))
+        self._pool = empty(capacity, self.options.page_size, key_space)
+        self._live: dict[RequestId, LiveRecord] = {}
+        self._waiting: dict[RequestId, LiveRecord] = {}
+        self._cancelled: list[RequestId] = []
+        self._seen: set[RequestId] = set()
+        self._steps = 0
+        self._fingerprint = fingerprint_of(backend.fingerprint())
+        backend.allocate(self.options.pages, self.options.page_size)
+        if self.options.poison:
+            backend.poison()
+        self._ghost: Ghost = (
+            NoGhost()
+            if tracer is None
+            else TracedGhost(tracer, backend, self.options.page_size, full=full, reread=self.options.reread)
+        )
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether some request is waiting or live."""
+        return bool(self._waiting or self._live)
+
+    @property
+    def steps(self) -> int:
+        """How many steps there were."""
+        return self._steps
+
+    # ------------------------------------------------------------ requests come and go
+
+    def add_request(
+        self,
+        prompt_token_ids: Sequence[int],
+        params: SamplingParams | None = None,
+        *,
+        request_id: str | None = None,
+        domain: str = "",
+    ) -> str:
+        """Take a request; the next step admits it.
+
+        Args:
+            prompt_token_ids: at least one.
+            params: how it samples and when it stops.
+            request_id: its name, never used before; one is made if it is missing.
+            domain: a tenant key: pages are shared within a domain only.
+
+        Returns:
+            The request's identifier.
+
+        Raises:
+            InvalidOptionError: for an empty prompt, a token outside the vocabulary, or a name that was used before.
+            CapacityError: if the request can never fit, even alone.
+        """
+        params = params or SamplingParams()
+        name = RequestId(request_id if request_id is not None else f"request-{len(self._seen)}")
+        prompt = tuple(Token(int(token)) for token in prompt_token_ids)
+        self._refuse(name, prompt, params)
+        seed = params.seed if params.seed is not None else 0 if params.temperature == 0 else secrets.randbits(64)
+        ends = () if params.ignore_eos else self._backend.eos_ids
+        self._waiting[name] = LiveRecord(
+            prompt=prompt,
+            output=(),
+            draft=(),
+            sampler=params.sampler(seed),
+            domain=Domain(domain),
+            arrival=len(self._seen),
+            params=params,
+            stop_tokens=frozenset(Token(token) for token in (*params.stop_token_ids, *ends)),
+        )
+        self._seen.add(name)
+        return name
+
+    def _refuse(self, name: RequestId, prompt: tuple[Token, ...], params: SamplingParams) -> None:
+        if name in self._seen:
+            raise InvalidOptionError(f"The request identifier {name!r} was used before: choose another one.")
+        if not prompt:
+            raise InvalidOptionError(f"The prompt of {name!r} is empty: give at least one token.")
+        outside = next((token for token in prompt if not 0 <= token < self._backend.vocab_size), None)
+        if outside is not None:
+            raise InvalidOptionError(
+                f"The prompt of {name!r} holds token {outside}: token ids go from 0 to {self._backend.vocab_size - 1}."
+            )
+        length = len(prompt) + params.max_tokens
+        if length > self._backend.max_positions:
+            raise CapacityError(
+                f"{name!r} may reach {length} tokens ({len(prompt)} of prompt and max_tokens {params.max_tokens}), and "
+                f"the model takes {self._backend.max_positions}: shorten the prompt or lower max_tokens."
+            )
+        pages = pages_needed(length - 1, self.options.page_size)
+        if pages > self.options.pages:
+            raise CapacityError(
+                f"{name!r} may need {pages} pages of {self.options.page_size} slots, and the pool has "
+                f"{self.options.pages}: shorten the prompt, lower max_tokens, or make the pool larger."
+            )
+
+    def cancel(self, request_id: str) -> None:
+        """Call a request off; the next step ends it. One that has ended already stays as it is.
+
+        Raises:
+            UnknownRequestError: for a name that was never given.
+        """
+        name = RequestId(request_id)
+        if name not in self._seen:
+            raise UnknownRequestError(f"There is no request {request_id!r} to cancel.")
+        if name not in self._cancelled and (name in self._live or name in self._waiting):
+            self._cancelled.append(name)
+
+    # ------------------------------------------------------------ a step
+
+    def step(self) -> list[RequestOutput]:
+        """Run one engine step, if there is anything to do.
+
+        Returns:
+            One output for each request that got tokens or ended, in order of arrival.
+        """
+        if not self.unfinished:
+            return []
+        actions, gone = self._admit_and_cancel()
+        plan = plan_step(self._pool, self._candidates(), self._limits)
+        self._pool = plan.pool
+        actions += plan.actions
+        self._note_hits(plan.actions, plan.chunks)
+        self._ghost.planned(self._steps, actions)
+
+        batch, result = self._forward(plan.chunks)
+        self._ghost.computed(self._steps, plan.chunks, self._pool, batch, result)
+
+        settled = self._settle(plan.chunks, batch, result)
+        done = [action for outcome in settled.values() for action in outcome.actions]
+        self._ghost.settled(self._steps, done, self._pool, self._live)
+
+        outputs = [self._output(r, record, (), "cancelled") for r, record in gone.items()]
+        outputs += [
+            self._output(r, outcome.record, outcome.rows, outcome.ended)
+            for r, outcome in settled.items()
+            if outcome.rows or outcome.ended is not None
+        ]
+        self._steps += 1
+        return outputs
+
+    def _admit_and_cancel(self) -> tuple[list[Action], dict[RequestId, LiveRecord]]:
+        actions: list[Action] = []
+        for r, record in self._waiting.items():
+            self._pool = pools.admit(self._pool, r, record.domain)
+            self._live[r] = record
+            actions.append(Admit(r, record.prompt, Sampler(record.sampler), record.domain, record.arrival))
+        self._waiting = {}
+        gone: dict[RequestId, LiveRecord] = {}
+        for r in self._cancelled:
+            if r in self._live:
+                self._pool = pools.remove(self._pool, r)
+                gone[r] = self._live.pop(r)
+                actions.append(Cancel(r))
+        self._cancelled = []
+        return actions, gone
+
+    def _candidates(self) -> list[Candidate]:
+        return [
+            Candidate(
+                request=r,
+                history=record.history,
+                proposal=self._drafter.propose(r, record.prompt, record.output)[
+                    : record.params.max_tokens - len(record.output) - 1
+                ],
+            )
+            for r, record in self._live.items()
+        ]
+
+    def _note_hits(self, actions: Sequence[Action], chunks: Sequence[Chunk]) -> None:
+        for chunk in chunks:
+            record = self._live[chunk.request]
+            if record.hit_tokens is None:
+                pages = sum(isinstance(action, Attach) and action.request == chunk.request for action in actions)
+                record = replace(record, hit_tokens=pages * self.options.page_size)
+            self._live[chunk.request] = replace(record, draft=chunk.draft)
+
+    def _forward(self, chunks: Sequence[Chunk]) -> tuple[Batch | None, ForwardResult | None]:
+        if not chunks:
+            return None, None
+        histories = {chunk.request: self._live[chunk.request].history for chunk in chunks}
+        batch = pack(chunks, self._pool, histories, self._backend.row_tile)
+        result = self._backend.forward(batch)
+        counts = chunk_counts(chunks)
+        lengths = {chunk.request: len(histories[chunk.request]) + len(chunk.draft) for chunk in chunks}
+        assert pools.advance_each_guard(self._pool, counts, lengths)
+        self._pool = pools.advance_each(self._pool, counts, lengths)
+        return batch, result
+
+    def _settle(
+        self, chunks: Sequence[Chunk], batch: Batch | None, result: ForwardResult | None
+    ) -> dict[RequestId, Settled]:
+        if batch is None or result is None:
+            return {}
+        outcomes: dict[RequestId, Settled] = {}
+        yielded = self._yielded_rows(batch, result)
+        for sequence, chunk in enumerate(chunks):
+            rows = (batch.sequences == sequence).nonzero()[0]
+            outcome = settle(
+                self._pool,
+                chunk.request,
+                self._live[chunk.request],
+                yielded[sequence],
+                batch.positions[rows[~result.kv_finite[rows]]].tolist(),
+                publishing=self.options.prefix_caching,
+            )
+            self._pool = outcome.pool
+            if outcome.ended is None:
+                self._live[chunk.request] = outcome.record
+            else:
+                del self._live[chunk.request]
+            outcomes[chunk.request] = outcome
+        return outcomes
+
+    def _yielded_rows(self, batch: Batch, result: ForwardResult) -> Mapping[int, Mapping[int, YieldedRow]]:
+        """Rows of logits, by sequence and position."""
+        yielded: dict[int, dict[int, YieldedRow]] = {sequence: {} for sequence in range(len(batch.tables))}
+        for row, logits in zip(batch.logit_rows.tolist(), result.logits, strict=True):
+            yielded[int(batch.sequences[row])][int(batch.positions[row])] = YieldedRow(
+                row=row,
+                logits=self._ghost.logits_of(row),
+                finite=bool(logits.isfinite().all()),
+                sample=partial(_sample, logits),
+                logprobs=partial(_logprobs, logits),
+            )
+        return yielded
+
+    def _output(self, r: RequestId, record: LiveRecord, rows: Sequence[int], ended: str | None) -> RequestOutput:
+        new = record.output[len(record.output) - len(rows) :]
+        self._ghost.returned(self._steps, r, new, rows, ended)
+        return RequestOutput(
+            request_id=r,
+            prompt_token_ids=record.prompt,
+            new_token_ids=new,
+            token_ids=record.output,
+            finish_reason=ended,
+            logprobs=record.logprobs,
+            hit_tokens=record.hit_tokens or 0,
+            seed=record.sampler.seed,
+            fingerprint=self._fingerprint,
+        )
+
+
+def _sample(logits: Tensor, record: LiveRecord) -> Token:
+    return Token(sample_row(logits, record.sampler, record.history, len(record.prompt)))
+
+
+def _logprobs(logits: Tensor, token: Token, k: int) -> Logprobs:
+    return logprobs(logits, k, token)

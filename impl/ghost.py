@@ -1,0 +1,187 @@
+"""Ghost state: what the engine shows to a tracer (section 4.2 of the paper), and its twin that shows nothing.
+
+The engine calls the same five methods on either; which one it holds is decided once, when it is made. The methods
+take what the engine has
+at hand anyway, so that without a tracer a step allocates nothing, reads nothing back and digests nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from vosti.impl.abstraction import LiveRequest, snapshot
+from vosti.impl.backend import NO_PAGE, NO_SEQUENCE, NO_SLOT, Backend, Batch, ForwardResult
+from vosti.impl.planning import Chunk
+from vosti.impl.pool_state import Pool
+from vosti.spec.events import (
+    ForwardEvent,
+    OutputEvent,
+    PlanEvent,
+    Reading,
+    RowBits,
+    SettleEvent,
+    SlotBits,
+    Tracer,
+    digest,
+)
+from vosti.spec.state import Logits, PageId, RequestId, Token
+from vosti.spec.step import Action, Attach, Evict, Row
+
+
+class Ghost(Protocol):
+    """What the engine shows of a step."""
+
+    def planned(self, step: int, actions: Sequence[Action]) -> None:
+        """The plan's actions, before the forward touches the pool of values."""
+
+    def computed(
+        self, step: int, chunks: Sequence[Chunk], pool: Pool, batch: Batch | None, result: ForwardResult | None
+    ) -> None:
+        """What was passed to the model, and what came out; None for a step without a forward."""
+
+    def logits_of(self, batch_row: int) -> Logits:
+        """The digest of the logits that a row of the last forward yielded."""
+
+    def settled(self, step: int, actions: Sequence[Action], pool: Pool, live: Mapping[RequestId, LiveRequest]) -> None:
+        """What became of it, and the state afterwards."""
+
+    def returned(
+        self, step: int, request: RequestId, tokens: tuple[Token, ...], rows: Sequence[int], ended: str | None
+    ) -> None:
+        """What the caller gets: the tokens of this step, and the rows that they were sampled from."""
+
+
+class NoGhost:
+    """Shows nothing."""
+
+    def planned(self, step: int, actions: Sequence[Action]) -> None:
+        """Do nothing."""
+
+    def computed(
+        self, step: int, chunks: Sequence[Chunk], pool: Pool, batch: Batch | None, result: ForwardResult | None
+    ) -> None:
+        """Do nothing."""
+
+    def logits_of(self, batch_row: int) -> Logits:
+        """No digest: there is none."""
+        return NO_LOGITS
+
+    def settled(self, step: int, actions: Sequence[Action], pool: Pool, live: Mapping[RequestId, LiveRequest]) -> None:
+        """Do nothing."""
+
+    def returned(
+        self, step: int, request: RequestId, tokens: tuple[Token, ...], rows: Sequence[int], ended: str | None
+    ) -> None:
+        """Do nothing."""
+
+
+NO_LOGITS = Logits(None)
+"""What stands for a digest of logits when nobody looks."""
+
+
+class TracedGhost:
+    """Shows everything to a tracer."""
+
+    def __init__(self, tracer: Tracer, backend: Backend, page_size: int, *, full: bool, reread: bool) -> None:
+        """Show to `tracer`.
+
+        Args:
+            tracer: takes the events.
+            backend: whose pool of values is read back.
+            page_size: slots per page.
+            full: whether the bits themselves are shown, and not only their digests.
+            reread: whether every initialised slot is read again after each step.
+        """
+        self._tracer = tracer
+        self._backend = backend
+        self._page_size = page_size
+        self._full = full
+        self._reread = reread
+        self._logits: dict[int, Logits] = {}
+
+    def planned(self, step: int, actions: Sequence[Action]) -> None:
+        """Read back the pages that are attached or evicted: nothing has touched their values since they were
+        chosen.
+        """
+        readings = tuple(
+            self._read(action.page, self._page_size) for action in actions if isinstance(action, Attach | Evict)
+        )
+        self._tracer.record(PlanEvent(step=step, actions=tuple(actions), readings=readings))
+
+    def _read(self, page: PageId, slots: int) -> Reading:
+        first = page * self._page_size
+        return Reading(page, tuple(digest(bits) for bits in self._backend.slot_bytes(range(first, first + slots))))
+
+    def computed(
+        self, step: int, chunks: Sequence[Chunk], pool: Pool, batch: Batch | None, result: ForwardResult | None
+    ) -> None:
+        """Rows from the arrays that were passed; values through the page tables that the pool holds."""
+        self._logits = {}
+        if batch is None or result is None:
+            self._tracer.record(ForwardEvent(step=step, rows=(), written=(), logits=(), values={}))
+            return
+        values: dict[str, bytes] = {}
+        rows = self._rows(chunks, batch)
+        live = [i for i, row in enumerate(rows) if row.write is not None]
+        bits = self._backend.slot_bytes([self._slot(pool, rows[i]) for i in live])
+        written = tuple(
+            SlotBits(row=i, kv=digest(data), finite=bool(result.kv_finite[i]))
+            for i, data in zip(live, bits, strict=True)
+        )
+        values.update((slot.kv, data) for slot, data in zip(written, bits, strict=True))
+        logits = []
+        for i, logit_row in zip(batch.logit_rows.tolist(), result.logits, strict=True):
+            data = logit_row.numpy().astype("<f4", copy=False).tobytes()
+            logits.append(RowBits(row=i, logits=Logits(digest(data)), finite=bool(logit_row.isfinite().all())))
+            values[digest(data)] = data
+            self._logits[i] = logits[-1].logits
+        self._tracer.record(
+            ForwardEvent(
+                step=step, rows=rows, written=written, logits=tuple(logits), values=values if self._full else {}
+            )
+        )
+
+    def _rows(self, chunks: Sequence[Chunk], batch: Batch) -> tuple[Row, ...]:
+        tables = [tuple(PageId(page) for page in table if page != NO_PAGE) for table in batch.tables.tolist()]
+        taken = set(batch.logit_rows.tolist())
+        columns = (batch.tokens, batch.positions, batch.write_slots, batch.sequences)
+        return tuple(
+            Row(
+                request=None if sequence == NO_SEQUENCE else chunks[sequence].request,
+                token=Token(token),
+                position=position,
+                write=None if slot == NO_SLOT else (PageId(slot // self._page_size), slot % self._page_size),
+                table=() if sequence == NO_SEQUENCE else tables[sequence],
+                readable=0 if sequence == NO_SEQUENCE else position + 1,
+                logits=i in taken,
+            )
+            for i, (token, position, slot, sequence) in enumerate(zip(*(c.tolist() for c in columns), strict=True))
+        )
+
+    def _slot(self, pool: Pool, row: Row) -> int:
+        """The slot that the page table names for the row's position, wherever the row was told to write."""
+        assert row.request is not None
+        block, offset = divmod(row.position, self._page_size)
+        return pool.requests[row.request].table[block] * self._page_size + offset
+
+    def logits_of(self, batch_row: int) -> Logits:
+        """The digest of the logits that a row of the last forward yielded."""
+        return self._logits[batch_row]
+
+    def settled(self, step: int, actions: Sequence[Action], pool: Pool, live: Mapping[RequestId, LiveRequest]) -> None:
+        """The state by abstraction, and every initialised slot if asked."""
+        after = snapshot(pool, live)
+        rereadings = (
+            tuple(self._read(page, len(view.tokens)) for page, view in sorted(after.pages.items()))
+            if self._reread
+            else ()
+        )
+        self._tracer.record(SettleEvent(step=step, actions=tuple(actions), after=after, rereadings=rereadings))
+
+    def returned(
+        self, step: int, request: RequestId, tokens: tuple[Token, ...], rows: Sequence[int], ended: str | None
+    ) -> None:
+        """Taken where the caller takes it."""
+        logits = tuple(self._logits[row] for row in rows)
+        self._tracer.record(OutputEvent(step=step, request=request, tokens=tokens, logits=logits, ended=ended))

@@ -1,0 +1,57 @@
+"""From a plan's chunks to the arrays of a forward. The arrays are plain numpy: what is packed here is what the
+model is passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from vosti.impl.backend import NO_PAGE, NO_SEQUENCE, NO_SLOT, Batch
+from vosti.impl.planning import Chunk
+from vosti.impl.pool_state import Pool
+from vosti.spec.state import RequestId, Token
+
+
+def pack(chunks: Sequence[Chunk], pool: Pool, histories: Mapping[RequestId, tuple[Token, ...]], row_tile: int) -> Batch:
+    """The rows of some chunks, one sequence for each chunk, in order, padded to a multiple of `row_tile` rows.
+
+    Logits are taken at the last position of a history, and at each position of its draft.
+
+    Args:
+        chunks: at least one.
+        pool: gives the page tables.
+        histories: of each chunk's request, its history.
+        row_tile: what the number of rows must be a multiple of.
+    """
+    live = sum(chunk.count for chunk in chunks)
+    rows = -(-live // row_tile) * row_tile
+    tokens = np.zeros(rows, np.int64)
+    positions = np.zeros(rows, np.int64)
+    write_slots = np.full(rows, NO_SLOT, np.int64)
+    sequences = np.full(rows, NO_SEQUENCE, np.int64)
+    width = max(len(pool.requests[chunk.request].table) for chunk in chunks)
+    tables = np.full((len(chunks), width), NO_PAGE, np.int64)
+    logit_rows: list[int] = []
+    first = 0
+    for sequence, chunk in enumerate(chunks):
+        history, table = histories[chunk.request], pool.requests[chunk.request].table
+        stop = chunk.start + chunk.count
+        rows_of = slice(first, first + chunk.count)
+        tables[sequence, : len(table)] = table
+        tokens[rows_of] = (history[chunk.start : stop] + chunk.draft)[: chunk.count]
+        positions[rows_of] = np.arange(chunk.start, stop)
+        blocks, offsets = np.divmod(positions[rows_of], pool.page_size)
+        write_slots[rows_of] = tables[sequence, blocks] * pool.page_size + offsets
+        sequences[rows_of] = sequence
+        logit_rows += [first + p - chunk.start for p in range(max(chunk.start, len(history) - 1), stop)]
+        first += chunk.count
+    return Batch(
+        tokens=tokens,
+        positions=positions,
+        write_slots=write_slots,
+        sequences=sequences,
+        tables=tables,
+        logit_rows=np.array(logit_rows, np.int64),
+    )

@@ -1,0 +1,193 @@
+"""What the next step does: pure functions over the pool and plain data about requests.
+
+Requests are served in the order of arrival. The earliest one gets the whole token budget if it can use it, and
+every page that later
+arrivals hold if it needs them, so it emits within ⌈remaining / token budget⌉ + 2 steps. A request that needs no
+page runs although an
+earlier one waits for some.
+
+A plan is a tuple of the specification's own actions, with the pool that they lead to and the chunks that the
+forward computes. The pool's guards
+are asserted on the way: a plan that broke one would be a fault of this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from vosti.impl import pool as pools
+from vosti.impl.pool_state import Pool
+from vosti.spec.state import PageId, RequestId, Token
+from vosti.spec.step import Action, Allocate, Attach, Evict, Preempt, Propose
+
+FREE_CHOICES = 64
+"""From how many free pages one is chosen: enough to permute a small pool, and a bounded cost in a large one."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The engine's limits, as far as planning needs them."""
+
+    max_seqs: int
+    token_budget: int
+    prefix_caching: bool
+    page_seed: int
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What planning knows of a live request, beside what the pool knows."""
+
+    request: RequestId
+    history: tuple[Token, ...]
+    proposal: tuple[Token, ...]
+    """A draft to verify if there is room for it; it must not reach beyond the request's last token."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """The rows of one request in a forward: positions start .. start + count - 1."""
+
+    request: RequestId
+    start: int
+    count: int
+    draft: tuple[Token, ...]
+    """The draft that is verified, the chunk's last len(draft) positions; () for none."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a step does before and in its forward."""
+
+    actions: tuple[Action, ...]
+    chunks: tuple[Chunk, ...]
+    pool: Pool
+    """The pool after the actions."""
+
+
+def plan_step(pool: Pool, candidates: Sequence[Candidate], limits: Limits) -> Plan:
+    """Plan one step.
+
+    Args:
+        pool: the pool, in which every candidate is live.
+        candidates: the live requests, in order of arrival.
+        limits: the engine's limits.
+    """
+    planner = _Planner(pool, limits, [candidate.request for candidate in candidates])
+    for rank, candidate in enumerate(candidates):
+        if planner.budget == 0 or len(planner.chunks) == limits.max_seqs:
+            break
+        planner.schedule(candidate, rank)
+    return Plan(actions=tuple(planner.actions), chunks=tuple(planner.chunks), pool=planner.pool)
+
+
+@dataclass
+class _Planner:
+    """A plan in the making."""
+
+    pool: Pool
+    limits: Limits
+    order: Sequence[RequestId]
+    actions: list[Action] = field(default_factory=list)
+    chunks: list[Chunk] = field(default_factory=list)
+    victims: Iterator[PageId] = field(default_factory=lambda: iter(()))
+
+    @property
+    def budget(self) -> int:
+        """Rows that are still to be had."""
+        return self.limits.token_budget - sum(chunk.count for chunk in self.chunks)
+
+    def schedule(self, candidate: Candidate, rank: int) -> None:
+        """Give the request what it can use of the budget, as far as pages can be had."""
+        r, history = candidate.request, candidate.history
+        if self.limits.prefix_caching:
+            self.attach_known(r, history)
+        cached = self.pool.requests[r].cached
+        wanted = min(self.budget, len(history) - cached)
+        draft = candidate.proposal[: self.budget - wanted] if cached + wanted == len(history) else ()
+        self.extend_table(r, cached + wanted, self.order[rank + 1 :])
+        if draft:
+            self.extend_table(r, cached + wanted + len(draft), ())  # nobody is preempted for a guess
+        room = len(self.pool.requests[r].table) * self.pool.page_size - cached
+        draft = draft[: max(0, room - wanted)]
+        count = min(wanted, room) + len(draft)
+        if count == 0:
+            return
+        if draft:
+            self.actions.append(Propose(r, draft))
+        self.chunks.append(Chunk(request=r, start=cached, count=count, draft=draft))
+
+    def attach_known(self, r: RequestId, history: tuple[Token, ...]) -> None:
+        """Reuse registered pages for as much of the history as they hold; the last token stays to be computed."""
+        while True:
+            holding = self.pool.requests[r]
+            start, end = holding.cached, holding.cached + self.pool.page_size
+            if start != len(holding.table) * self.pool.page_size or end >= len(history):
+                return
+            tokens = history[start:end]
+            parent = holding.table[-1] if holding.table else None
+            page_id = pools.match_next(self.pool, holding.domain, parent, tokens)
+            if page_id is None:
+                return
+            assert pools.attach_guard(self.pool, r, page_id, tokens, len(history))
+            self.pool = pools.attach(self.pool, r, page_id, tokens, len(history))
+            self.actions.append(Attach(r, page_id))
+
+    def extend_table(self, r: RequestId, length: int, later: Sequence[RequestId]) -> None:
+        """Allocate pages until the table covers `length` positions, or none can be had.
+
+        Those in `later` may be preempted for it.
+        """
+        while len(self.pool.requests[r].table) * self.pool.page_size < length:
+            if not self.pool.free and not self.reclaim(r, later):
+                return
+            page_id = min(islice(self.pool.free, FREE_CHOICES), key=page_order(self.limits.page_seed))
+            assert pools.allocate_guard(self.pool, r, page_id)
+            self.pool = pools.allocate(self.pool, r, page_id)
+            self.actions.append(Allocate(r, page_id))
+
+    def reclaim(self, r: RequestId, later: Sequence[RequestId]) -> bool:
+        """Make a page free: evict a retained one, or else preempt the last of `later` that holds pages."""
+        while not self.pool.free:
+            victim = next((page for page in self.victims if pools.evict_guard(self.pool, page)), None)
+            if victim is None and self.pool.idle:
+                self.victims = iter(eviction_order(self.pool))
+                victim = next(page for page in self.victims if pools.evict_guard(self.pool, page))
+            if victim is not None:
+                self.pool = pools.evict(self.pool, victim)
+                self.actions.append(Evict(victim))
+                continue
+            loser = next((q for q in reversed(later) if self.pool.requests[q].table), None)
+            if loser is None:
+                return False
+            self.pool = pools.preempt(self.pool, loser)
+            self.actions.append(Preempt(loser, in_favour_of=r))
+        return True
+
+
+def eviction_order(pool: Pool) -> list[PageId]:
+    """The retained pages that nobody holds, least recently used first, children before their parents.
+
+    Whoever holds a page holds its parent too, so a parent never became idle before its child; of those that became
+    idle together the
+    deepest goes first. Each page is therefore a leaf when its turn comes.
+    """
+    return sorted(pool.idle, key=lambda page: (pool.idle[page], -pool.pages[page].depth, page))
+
+
+def page_order(seed: int) -> Callable[[PageId], int]:
+    """The order in which free pages are taken: page numbers, scattered by a seed."""
+    multiplier = 2 * seed + 1  # odd, and therefore a permutation of the residues
+    return lambda page: (page * multiplier * 0x9E3779B97F4A7C15) % 2**64 if seed else page
+
+
+def pages_needed(length: int, page_size: int) -> int:
+    """How many pages hold `length` positions."""
+    return -(-length // page_size)
+
+
+def chunk_counts(chunks: Sequence[Chunk]) -> Mapping[RequestId, int]:
+    """How many slots a forward writes, by request."""
+    return {chunk.request: chunk.count for chunk in chunks}
