@@ -5,8 +5,8 @@ token. Each row is treated alone, so that nothing depends on how many rows there
 
 What keeps the arithmetic exact: float64 operations are separate calls, so that none is contracted with another; a
 division takes its divisor from a tensor of the same device (a Python number becomes a multiplication by its reciprocal
-on a GPU, which rounds twice); powers of two come from a table; sums and cuts are in int64; nothing relies on the order in
-which a library routine returns equal elements.
+on a GPU, which rounds twice); powers of two come from a table; sums and cuts are in int64; nothing relies on the order
+in which a library routine returns equal elements.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ from vosti.spec.sampling import (
     check_vocabulary,
     draw_bits,
 )
+
+NUCLEUS_GUESS = 1024
+"""How many tokens top-p ranks at first: enough for most rows, and much faster than ranking them all."""
 
 LEAST_LOG_EXPONENT = -700.0
 """exp(x) for x below is taken as 0 in log-probabilities: it is less than 2⁻¹⁰⁰⁰ of the sum."""
@@ -105,11 +108,7 @@ def kept(row: Tensor, state: SamplerState) -> tuple[Tensor, Tensor]:
         probable = weights * P_UNIT >= state.min_p * WEIGHT_UNIT
         tokens, weights = tokens[probable], weights[probable]
     if state.top_p < P_UNIT:
-        ranking = _ranking(row[tokens])
-        ranked_weights = weights[ranking]
-        reached = ranked_weights.cumsum(0)
-        size = ((reached - ranked_weights) * P_UNIT < state.top_p * reached[-1]).sum()
-        nucleus = ranking[:size].sort().values
+        nucleus = _nucleus(row[tokens], weights, state.top_p)
         tokens, weights = tokens[nucleus], weights[nucleus]
     return tokens, weights
 
@@ -152,6 +151,21 @@ def _largest(row: Tensor) -> float:
     if best == -math.inf:
         raise ValueError("Every logit of the row is -∞: there is no token to sample.")
     return best
+
+
+def _nucleus(logits: Tensor, weights: Tensor, top_p: int) -> Tensor:
+    """Indices that the top-p cut keeps of logits [n] with weights [n], ascending: int64."""
+    enough = top_p * weights.sum()
+    size = NUCLEUS_GUESS
+    while True:
+        head = _first_ranked(logits, min(size, len(logits)))
+        ranking = head[_ranking(logits[head])]
+        ranked_weights = weights[ranking]
+        reached = ranked_weights.cumsum(0)
+        if len(head) == len(logits) or reached[-1] * P_UNIT >= enough:
+            break
+        size *= 16
+    return ranking[(reached - ranked_weights) * P_UNIT < enough].sort().values
 
 
 def _ranking(logits: Tensor) -> Tensor:
