@@ -1,8 +1,7 @@
 """The abstraction: from the engine's own structures to what the specification can compare (section 4.2 of the paper).
 
 It reads the page pool and the engine's records of live requests. It takes nothing from recorded actions, so that a
-structure that changed
-without an action, or an action that changed nothing, shows.
+structure that changed without an action, or an action that changed nothing, shows.
 """
 
 from __future__ import annotations
@@ -44,8 +43,7 @@ def snapshot(pool: Pool, live: Mapping[RequestId, LiveRequest]) -> Snapshot:
     """The engine's state, abstracted.
 
     The two structures know of the same requests, or they are corrupt: a request that only one of them has is left
-    out, and is
-    missed where the specification has it.
+    out, and is missed where the specification has it.
     """
     requests = {
         r: Request(

@@ -1,4 +1,5 @@
-"""Where drafts come from: guesses at how a history goes on, which a forward verifies (sections 1 and 2.1 of the paper).
+"""Where drafts come from: guesses at how a history goes on, which a forward verifies (sections 1 and 2.1 of the
+paper).
 
 A drafter may be wrong: what is emitted does not depend on it.
 """

@@ -1,7 +1,8 @@
-"""The engine: continuous batching over a paged, prefix-sharing KV cache, one step at a time (section 4.1 of the paper).
+"""The engine: continuous batching over a paged, prefix-sharing KV cache, one step at a time (section 4.1 of the
+paper).
 
-`Engine` is the one place that holds state. A step plans (`vosti.impl.planning`), packs (`vosti.impl.packing`), runs one
-forward of the backend, and settles (`vosti.impl.settling`); what it decides are the specification's own actions.
+`Engine` is the one place that holds state. A step plans (`vosti.impl.planning`), packs (`vosti.impl.packing`), runs
+one forward of the backend, and settles (`vosti.impl.settling`); what it decides are the specification's own actions.
 Batching, chunking, sharing, eviction, preemption and drafts may change when a request gets its tokens, never which.
 """
 

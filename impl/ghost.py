@@ -1,8 +1,8 @@
 """Ghost state: what the engine shows to a tracer (section 4.2 of the paper), and its twin that shows nothing.
 
 The engine calls the same five methods on either; which one it holds is decided once, when it is made. The methods
-take what the engine has
-at hand anyway, so that without a tracer a step allocates nothing, reads nothing back and digests nothing.
+take what the engine has at hand anyway, so that without a tracer a step allocates nothing, reads nothing back and
+digests nothing.
 """
 
 from __future__ import annotations
@@ -101,9 +101,7 @@ class TracedGhost:
         self._logits: dict[int, Logits] = {}
 
     def planned(self, step: int, actions: Sequence[Action]) -> None:
-        """Read back the pages that are attached or evicted: nothing has touched their values since they were
-        chosen.
-        """
+        """Read back the pages that are attached or evicted: nothing has touched their values since they were chosen."""
         readings = tuple(
             self._read(action.page, self._page_size) for action in actions if isinstance(action, Attach | Evict)
         )

@@ -1,5 +1,5 @@
-"""What a caller may choose: the engine's options, and a request's sampling parameters. Both are checked when they
-are made.
+"""What a caller may choose: the engine's options, and a request's sampling parameters. Both are checked when they are
+made.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""From a plan's chunks to the arrays of a forward. The arrays are plain numpy: what is packed here is what the
-model is passed.
+"""From a plan's chunks to the arrays of a forward. The arrays are plain numpy: what is packed here is what the model
+is passed.
 """
 
 from __future__ import annotations

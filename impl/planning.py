@@ -1,14 +1,11 @@
 """What the next step does: pure functions over the pool and plain data about requests.
 
-Requests are served in the order of arrival. The earliest one gets the whole token budget if it can use it, and
-every page that later
-arrivals hold if it needs them, so it emits within ⌈remaining / token budget⌉ + 2 steps. A request that needs no
-page runs although an
-earlier one waits for some.
+Requests are served in the order of arrival. The earliest one gets the whole token budget if it can use it, and every
+page that later arrivals hold if it needs them, so it emits within ⌈remaining / token budget⌉ + 2 steps. A request
+that needs no page runs although an earlier one waits for some.
 
-A plan is a tuple of the specification's own actions, with the pool that they lead to and the chunks that the
-forward computes. The pool's guards
-are asserted on the way: a plan that broke one would be a fault of this module.
+A plan is a tuple of the specification's own actions, with the pool that they lead to and the chunks that the forward
+computes. The pool's guards are asserted on the way: a plan that broke one would be a fault of this module.
 """
 
 from __future__ import annotations
@@ -171,8 +168,7 @@ def eviction_order(pool: Pool) -> list[PageId]:
     """The retained pages that nobody holds, least recently used first, children before their parents.
 
     Whoever holds a page holds its parent too, so a parent never became idle before its child; of those that became
-    idle together the
-    deepest goes first. Each page is therefore a leaf when its turn comes.
+    idle together the deepest goes first. Each page is therefore a leaf when its turn comes.
     """
     return sorted(pool.idle, key=lambda page: (pool.idle[page], -pool.pages[page].depth, page))
 

@@ -1,8 +1,7 @@
 """What a deterministic LLM inference engine is, as ordinary Python.
 
-This package is the specification. It imports nothing but the standard library, runs as it stands, and is meant to
-be read,
-in this order:
+This package is the specification. It imports nothing but the standard library, runs as it stands, and is meant to be
+read, in this order:
 
 1. `vosti.spec.determinism`: Definition 2.1, the property that everything else is for.
 2. `vosti.spec.reference`: the model as the engine knows it, and the cold reference machine.
@@ -18,13 +17,9 @@ Numbers of sections, definitions and theorems are those of the paper "Vosti: Spe
 Deterministic LLM Inference".
 
 **The subset.** Guards, effects, invariants and definitions are written in a subset of Python that can be translated
-to
-first-order logic without a change: frozen dataclasses and `replace`; mappings, frozen sets, tuples and `X | None`;
+to first-order logic without a change: frozen dataclasses and `replace`; mappings, frozen sets, tuples and `X | None`;
 `and`, `or`, `not`, chained comparisons, conditional expressions; `all` and `any` over comprehensions; `{**m, k: v}`
-and
-dict comprehensions that keep their keys; slices within range; names for intermediate values; an early `return`. No
-loops, no
-recursion, no exceptions. A function marked `@opaque` is known to proofs by its type alone. What stands outside the
-subset
-(the fold over a step's actions, the sampler, the row programs) says so.
+and dict comprehensions that keep their keys; slices within range; names for intermediate values; an early `return`.
+No loops, no recursion, no exceptions. A function marked `@opaque` is known to proofs by its type alone. What stands
+outside the subset (the fold over a step's actions, the sampler, the row programs) says so.
 """

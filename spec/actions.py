@@ -1,15 +1,13 @@
-"""Everything that may happen to an engine's state: fourteen actions, each a guard and an effect (sections 4.1 to
-4.3 of the paper).
+"""Everything that may happen to an engine's state: fourteen actions, each a guard and an effect (sections 4.1 to 4.3
+of the paper).
 
-`X_guard(s, ...)` says whether X may happen in s, and `X(s, ...)` is the state afterwards. Who is admitted, which
-page is taken or
-evicted, who is preempted are choices, and choices are arguments: the guards alone decide what is safe.
+`X_guard(s, ...)` says whether X may happen in s, and `X(s, ...)` is the state afterwards. Who is admitted, which page
+is taken or evicted, who is preempted are choices, and choices are arguments: the guards alone decide what is safe.
 
 Five actions touch values: `compute` writes one, and `emit`, `observe`, `publish` and `fail` look at some. Of these
-the guard is stated in
-two parts. The *control part* (`emit_ready`, ...) depends on tokens, pages and lengths; the *value part* (`emits`,
-...) on values. A
-checker of real runs evaluates the control part as it stands, and interprets values by the digests it has seen.
+the guard is stated in two parts. The *control part* (`emit_ready`, ...) depends on tokens, pages and lengths; the
+*value part* (`emits`, ...) on values. A checker of real runs evaluates the control part as it stands, and interprets
+values by the digests it has seen.
 
 | action | what happens | section |
 | --- | --- | --- |
@@ -229,8 +227,8 @@ def emit_guard(s: State, r: RequestId, record: Record, sampler: Sampler) -> bool
 
 
 def emit(s: State, r: RequestId, record: Record, sampler: Sampler) -> State:
-    """The token joins the output. An accepted draft loses its head: history + draft stays what it was, and so do
-    the slots.
+    """The token joins the output. An accepted draft loses its head: history + draft stays what it was, and so do the
+    slots.
     """
     request = s.requests[r]
     further = replace(

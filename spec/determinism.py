@@ -1,8 +1,7 @@
 """Deterministic LLM inference: Definition 2.1 of the paper, and the words it uses (section 2.3).
 
 An inference configuration W fixes the model's weights, the numerical types, and whatever else of platform and
-implementation may
-change a value. Everything below compares executions that share W.
+implementation may change a value. Everything below compares executions that share W.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ Output = Mapping[RequestId, tuple[Record, ...]]
 """What one engine step shows: Oᵢ : Id ⇀ (Logits × Token)⁺, a finite partial map.
 
 The paper's step emits at most one record for each request; a step that verifies a draft emits several, in order, so
-the map's
-values are non-empty tuples."""
+the map's values are non-empty tuples.
+"""
 
 View = tuple[Record, ...]
-"""The observable history of one request: its records, without its identifier, its place in a batch, or anybody
-else's output.
+"""The observable history of one request: its records, without its identifier, its place in a batch, or anybody else's
+output.
 """
 
 
@@ -56,8 +55,8 @@ class Execution:
     """The fingerprint of W."""
 
     admitted: Mapping[RequestId, Admission]
-    """Every request of the execution. (The paper admits them in s₀; an admission at a later step starts an
-    execution there.)
+    """Every request of the execution. (The paper admits them in s₀; an admission at a later step starts an execution
+    there.)
     """
 
     outputs: tuple[Output, ...]
@@ -114,8 +113,7 @@ def deterministic(executions: Collection[Execution]) -> bool:
             r₁.prompt = r₂.prompt ∧ r₁.sampler₀ = r₂.sampler₀  ⟹  viewᵣ₁(T₁) ⪯ viewᵣ₂(T₂) ∨ viewᵣ₂(T₂) ⪯ viewᵣ₁(T₁)
 
     A system is deterministic if this holds of all its executions. It is a safety property: nothing here asks that a
-    request
-    makes progress, or that its logits are those the model's authors had in mind.
+    request makes progress, or that its logits are those the model's authors had in mind.
     """
     return all(
         prefix_comparable(view(first, r1), view(second, r2)) and ends_alike(first, r1, second, r2)

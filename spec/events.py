@@ -1,9 +1,8 @@
 """What an engine shows of itself: ghost events, and the tracer that takes them (section 4.2 of the paper: "ghost
 state").
 
-The engine hands a tracer, for each step, what it planned, what it passed to the kernels, what came out, and what
-its own structures look
-like afterwards. Nothing here influences the engine. How events are written down and read back is
+The engine hands a tracer, for each step, what it planned, what it passed to the kernels, what came out, and what its
+own structures look like afterwards. Nothing here influences the engine. How events are written down and read back is
 `vosti.refinement`'s business.
 """
 
@@ -67,8 +66,8 @@ class PageView:
     """How many tables contain it, as the engine counts."""
 
     tokens: tuple[Token, ...]
-    """Of a registered page, the tokens that the pool stores; of a private one, its owner's tokens at the
-    initialised slots.
+    """Of a registered page, the tokens that the pool stores; of a private one, its owner's tokens at the initialised
+    slots.
     """
 
     indexed: bool
@@ -79,9 +78,8 @@ class PageView:
 class Snapshot:
     """The engine's state by abstraction from its own structures: page tables, reference counts, free list, index.
 
-    It is never derived from recorded actions. What it cannot show is ghost: the prefix of a page, and the
-    identifiers ever seen. Values are
-    shown by readings.
+    It is never derived from recorded actions. What it cannot show is ghost: the prefix of a page, and the identifiers
+    ever seen. Values are shown by readings.
     """
 
     requests: Mapping[RequestId, Request]

@@ -1,9 +1,8 @@
 """Inv(E, W): what holds in every reachable state, grouped as in section 4.2 of the paper.
 
 Each conjunct is written `all(local(s, x) for x in objects)`. Proofs use the whole conjunct; a checker of runs
-evaluates the same `local` on
-the objects that a step has touched, and on all of them now and then. `CONJUNCTS` lists them, with the kind of
-object each ranges over.
+evaluates the same `local` on the objects that a step has touched, and on all of them now and then. `CONJUNCTS` lists
+them, with the kind of object each ranges over.
 """
 
 from __future__ import annotations
@@ -144,9 +143,7 @@ def parent_precedes(s: State, page_id: PageId) -> bool:
 
 
 def parents_precede(s: State) -> bool:
-    """∀ registered p : p.prefix = parent.prefix + parent.tokens: a chain of parents spells the prefix (section
-    4.1).
-    """
+    """∀ registered p : p.prefix = parent.prefix + parent.tokens: a chain of parents spells the prefix (section 4.1)."""
     return all(parent_precedes(s, page_id) for page_id in s.pages)
 
 
@@ -180,8 +177,7 @@ def values_are_canonical(s: State) -> bool:
     """E.kv[q.slots[p]] = f_KV(W, q.tokens, p): the central invariant of section 4.2.
 
     It speaks of every initialised slot of every page in use: of live requests, private tails included, and of
-    retained pages whether or not
-    anybody still holds them.
+    retained pages whether or not anybody still holds them.
     """
     return all(
         value_is_canonical(s, page_id, slot) for page_id, page in s.pages.items() for slot in range(len(page.kv))
@@ -298,8 +294,8 @@ CONJUNCTS = (
     Conjunct(tables_stay_in_domain, block_is_own_domain, "block", SHARING),
     Conjunct(parents_stay_in_domain, parent_is_own_domain, "page", SHARING),
 )
-"""Inv, conjunct by conjunct, in an order in which each may rely on those before it (a table's pages are in use
-before they are read).
+"""Inv, conjunct by conjunct, in an order in which each may rely on those before it (a table's pages are in use before
+they are read).
 """
 
 

@@ -1,14 +1,11 @@
 """The model as far as the engine knows it, and the cold reference machine (sections 3 and 4.2 of the paper).
 
-The engine's proof treats the model as a handful of unknown functions of token sequences. What is known of them is
-the kernel
-contract: from canonical values of the earlier positions a forward computes the canonical value of the next one, and
-from anything
-else, something unspecified. That is all the engine may rely on.
+The engine's proof treats the model as a handful of unknown functions of token sequences. What is known of them is the
+kernel contract: from canonical values of the earlier positions a forward computes the canonical value of the next
+one, and from anything else, something unspecified. That is all the engine may rely on.
 
 The bodies below make the specification executable without a model: a canonical value is the very prefix it is a
-function of. A checker
-of real runs puts observed digests in their place (`vosti.refinement`).
+function of. A checker of real runs puts observed digests in their place (`vosti.refinement`).
 """
 
 from __future__ import annotations

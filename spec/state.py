@@ -1,8 +1,7 @@
 """The state of an engine (sections 4.1 and 4.2 of the paper): requests, pages, and who holds which.
 
 A *slot* holds the KV pairs of one position, over all layers; a *page* is `page_size` consecutive slots. A request
-reads its cached
-positions through its *page table*. A page that is absent from the state is free.
+reads its cached positions through its *page table*. A page that is absent from the state is free.
 """
 
 from __future__ import annotations

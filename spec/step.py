@@ -1,15 +1,13 @@
 """An engine step E →O E′, in three phases (section 4.3 of the paper).
 
-- **plan**: who leaves, who arrives, which pages are reused, taken, or given up. All prefix hits of a step are
-decided here, before
-  the step publishes anything (section 4.1: "separate cache reuse from generation").
+- **plan**: who leaves, who arrives, which pages are reused, taken, or given up. All prefix hits of a step are decided
+  here, before the step publishes anything (section 4.1: "separate cache reuse from generation").
 - **forward**: one launch sequence over packed rows. Each live row computes one position of one request.
 - **settle**: drafts are judged, records emitted, pages published, requests ended.
 
 `step_ok` says whether a step is one: every action happens in its phase, with its guard true in the state that it
-finds, and the packed rows are
-those that the plan asks for. The predicates over rows are in the subset; the fold over a phase's actions is a loop,
-and is not.
+finds, and the packed rows are those that the plan asks for. The predicates over rows are in the subset; the fold over
+a phase's actions is a loop, and is not.
 """
 
 from __future__ import annotations
@@ -333,9 +331,8 @@ ROW_CONJUNCTS: tuple[Callable[[State, Rows, int], bool], ...] = (
 def forward_ok(s: State, rows: Rows) -> bool:
     """The premises of the kernel contracts, established by planning (section 4.3).
 
-    Write slots are pairwise disjoint, disjoint from what other requests read and from registered pages; so the
-    order in which the rows are
-    evaluated does not matter, as long as each position follows those before it.
+    Write slots are pairwise disjoint, disjoint from what other requests read and from registered pages; so the order
+    in which the rows are evaluated does not matter, as long as each position follows those before it.
     """
     return (
         all(padding_is_inert(s, rows, i) for i in range(len(rows)))

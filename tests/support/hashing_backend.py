@@ -1,8 +1,8 @@
 """A backend without a model: every value is a hash of all that it was computed from.
 
-A position's value hashes the values of all earlier positions, read through the page table, and its own token; a row of logits hashes the values
-of all its positions. Whatever an engine gets wrong (a slot, a page, an order, a token) changes bits from there on, so an engine can be
-tested by the thousand steps a second.
+A position's value hashes the values of all earlier positions, read through the page table, and its own token; a row
+of logits hashes the values of all its positions. Whatever an engine gets wrong (a slot, a page, an order, a token)
+changes bits from there on, so an engine can be tested by the thousand steps a second.
 """
 
 from __future__ import annotations
