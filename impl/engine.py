@@ -18,7 +18,7 @@ from torch import Tensor
 from vosti.impl import pool as pools
 from vosti.impl.backend import Backend, Batch, ForwardResult
 from vosti.impl.drafting import Drafter, NoDrafter
-from vosti.impl.errors import CapacityError, InvalidOptionError, UnknownRequestError
+from vosti.impl.errors import CapacityError, EngineStoppedError, InvalidOptionError, UnknownRequestError
 from vosti.impl.fingerprint import fingerprint_of
 from vosti.impl.ghost import Ghost, NoGhost, TracedGhost
 from vosti.impl.options import EngineOptions, SamplingParams
@@ -100,6 +100,7 @@ class Engine:
         self._cancelled: list[RequestId] = []
         self._seen: set[RequestId] = set()
         self._steps = 0
+        self._stopped = False
         self._fingerprint = fingerprint_of(backend.fingerprint())
         backend.allocate(self.options.pages, self.options.page_size)
         if self.options.poison:
@@ -205,15 +206,31 @@ class Engine:
         """Run one engine step, if there is anything to do.
 
         Returns:
-            One output for each request that got tokens or ended, in order of arrival.
+            One output for each request that got tokens or ended: those that were cancelled first, then the others in
+            order of arrival.
+
+        Raises:
+            EngineStoppedError: if an earlier step was interrupted. What interrupts a step is raised as it is.
         """
+        if self._stopped:
+            raise EngineStoppedError(
+                f"The engine stopped in the middle of step {self._steps} and its state is lost: make a new one."
+            )
         if not self.unfinished:
             return []
+        self._stopped = True
+        outputs = self._step()
+        self._stopped = False
+        self._steps += 1
+        return outputs
+
+    def _step(self) -> list[RequestOutput]:
         actions, gone = self._admit_and_cancel()
         plan = plan_step(self._pool, self._candidates(), self._limits)
+        assert plan.chunks or not self._live, "the earliest request can always run: it was refused if it could not fit"
         self._pool = plan.pool
         actions += plan.actions
-        self._note_hits(plan.actions, plan.chunks)
+        self._note_plan(plan.actions, plan.chunks)
         self._ghost.planned(self._steps, actions)
 
         batch, result = self._forward(plan.chunks)
@@ -229,7 +246,6 @@ class Engine:
             for r, outcome in settled.items()
             if outcome.rows or outcome.ended is not None
         ]
-        self._steps += 1
         return outputs
 
     def _admit_and_cancel(self) -> tuple[list[Action], dict[RequestId, LiveRecord]]:
@@ -260,7 +276,7 @@ class Engine:
             for r, record in self._live.items()
         ]
 
-    def _note_hits(self, actions: Sequence[Action], chunks: Sequence[Chunk]) -> None:
+    def _note_plan(self, actions: Sequence[Action], chunks: Sequence[Chunk]) -> None:
         for chunk in chunks:
             record = self._live[chunk.request]
             if record.hit_tokens is None:

@@ -34,3 +34,7 @@ class UnknownRequestError(EngineError, KeyError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class EngineStoppedError(EngineError):
+    """A step was interrupted, so that the pool of values and the engine's records may disagree."""
