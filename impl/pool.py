@@ -373,14 +373,15 @@ TRANSITIONS = (
 # ---------------------------------------------------------------- a search: outside the subset, it only proposes
 
 
-def match_prefix(pool: Pool, domain: Domain, tokens: tuple[Token, ...], limit: int) -> tuple[PageId, ...]:
+def match_prefix(
+    pool: Pool, domain: Domain, tokens: tuple[Token, ...], limit: int, parent: PageId | None = None
+) -> tuple[PageId, ...]:
     """The chain of known pages for the start of `tokens`, of at most `limit` tokens: match_next, as far as it goes.
 
-    With limit < len(tokens), `attach_prefix` of the chain is not refused to a request with these tokens and this domain
-    that holds nothing. Linear in the tokens matched.
+    With limit < len(tokens), `attach_prefix` of at least one page is not refused to a request of this domain whose full
+    table ends with `parent` (None: it is empty), and whose history goes on with `tokens`. Linear in what is matched.
     """
     chain: list[PageId] = []
-    parent: PageId | None = None
     for end in range(pool.page_size, min(limit, len(tokens)) + 1, pool.page_size):
         parent = match_next(pool, domain, parent, tokens[end - pool.page_size : end])
         if parent is None:

@@ -46,7 +46,7 @@ def check_replace(replace: Replace, a: int, changes: dict[str, Any]) -> None:
     assert type(expected) is type(got)
     assert Sample(a) == before
     with pytest.raises(dataclasses.FrozenInstanceError):
-        got.a = 0
+        got.a = 0  # type: ignore[misc]
 
 
 @given(MAPPINGS, st.lists(KEYS))
