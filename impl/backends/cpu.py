@@ -1,0 +1,246 @@
+"""The CPU backend: a launch plan run with torch, in tiles of `ROW_TILE` rows, over a pool of pages.
+
+Each launch runs over all tiles of its rows before the next one begins, so that every row of a forward finds the keys
+and values of the others stored. All arithmetic is that of the row programs in `vosti.spec.numerics`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vosti.impl.backend import NO_SEQUENCE, NO_SLOT, ROW_TILE, Batch, ForwardResult, Integers
+from vosti.impl.backends.fingerprint import fingerprint
+from vosti.impl.backends.lanes import PoolLayout, tile_splits
+from vosti.impl.backends.programs import PROGRAMS, TensorOps
+from vosti.impl.backends.torch_ops import TorchOps, fixed_arithmetic
+from vosti.impl.errors import BatchError
+from vosti.impl.models.model import Model
+from vosti.impl.models.plan import LOGITS, POSITIONS, TOKEN_IDS, Launch, Operation, Rows
+from vosti.spec.numerics.attention import Lanes, attention
+
+
+@dataclass
+class _RowTile:
+    """`ROW_TILE` rows on their way through the plan."""
+
+    buffers: dict[str, Tensor]
+    """Of each buffer, this tile's rows."""
+
+    places: Tensor
+    """[2 · ROW_TILE · kv_heads] Rows of a layer's part of the pool that take the keys, then the values."""
+
+    splits: dict[int | None, list[list[Lanes[Tensor]]]]
+    """Per window, the key tiles to visit."""
+
+
+@dataclass
+class _LogitTile:
+    """`ROW_TILE` of the rows whose logits are wanted."""
+
+    rows: Tensor
+    """[ROW_TILE] Their numbers in the batch; the last tile repeats one to be full."""
+
+    buffers: dict[str, Tensor] = field(default_factory=dict)
+
+
+class _Step:
+    """A launch with what it names looked up once."""
+
+    def __init__(self, launch: Launch, parameters: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]]) -> None:
+        self.launch = launch
+        self._parameters = [parameters[name] for name in launch.parameters]
+        self._outputs = [(name, (ROW_TILE, *shapes[name])) for name in launch.outputs]
+        self._columns = [prod(shapes[name]) for name in launch.outputs]
+
+    def run(self, ops: TensorOps, buffers: dict[str, Tensor], inputs: list[Tensor]) -> None:
+        """Run the row program on one tile."""
+        self.write(buffers, PROGRAMS[self.launch.operation](ops, self.launch, inputs, self._parameters))
+
+    def write(self, buffers: dict[str, Tensor], results: tuple[Tensor, ...]) -> None:
+        """Keep the results under the launch's outputs, dividing the columns of a single one among several."""
+        if len(results) < len(self._outputs):
+            results = results[0].reshape(ROW_TILE, -1).split(self._columns, 1)
+        for (name, shape), result in zip(self._outputs, results, strict=True):
+            buffers[name] = result.view(shape)
+
+
+class CpuBackend:
+    """A model and one pool of pages; see `vosti.impl.backend.Backend`.
+
+    Several backends may share one model. A backend is not safe for use by several threads at once.
+    """
+
+    def __init__(self, model: Model, ops: TensorOps | None = None) -> None:
+        self.model = model
+        self._ops: TensorOps = ops if ops is not None else TorchOps()
+        shapes = {buffer.name: buffer.shape for buffer in model.plan.buffers}
+        self._steps = [_Step(launch, model.parameters, shapes) for launch in model.plan.launches]
+        self._windows = sorted({launch.window for launch in model.plan.launches if launch.layer is not None}, key=str)
+        self._page_size = 0
+        self._pages = 0
+        self._layout = PoolLayout(0, model.plan.kv_heads)
+        self._pool = torch.empty(0)
+
+    # ------------------------------------------------------------ what the model is
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of logits of a row."""
+        return self.model.config.vocab_size
+
+    @property
+    def eos_ids(self) -> tuple[int, ...]:
+        """Token ids that end a sequence."""
+        return self.model.config.eos_ids
+
+    @property
+    def max_positions(self) -> int:
+        """Longest sequence, in tokens."""
+        return self.model.config.max_positions
+
+    @property
+    def row_tile(self) -> int:
+        """Rows of one tile."""
+        return ROW_TILE
+
+    def fingerprint(self) -> dict[str, object]:
+        """The configuration W."""
+        return fingerprint(self.model, self._ops)
+
+    # ------------------------------------------------------------ the pool
+
+    def allocate(self, pages: int, page_size: int) -> None:
+        """Make a fresh pool, all zeros. Raises `BatchError` unless both numbers are at least 1."""
+        if pages < 1 or page_size < 1:
+            raise BatchError(f"A pool needs at least one page of at least one slot, not {pages} of {page_size}.")
+        plan = self.model.plan
+        self._pages, self._page_size = pages, page_size
+        self._layout = PoolLayout(pages * page_size, plan.kv_heads)
+        self._pool = torch.zeros(plan.layers, 2, plan.kv_heads, self._layout.stride, plan.head_dim)
+
+    def poison(self) -> None:
+        """Fill all slots with NaN."""
+        self._pool[:, :, :, : self._layout.slots].fill_(float("nan"))
+
+    def slot_bytes(self, slots: Sequence[int]) -> list[bytes]:
+        """The bytes of [layers, 2, kv_heads, head_dim] of each slot. Raises `BatchError` for a slot out of range."""
+        if any(not 0 <= slot < self._layout.slots for slot in slots):
+            raise BatchError(f"Slots must lie between 0 and {self._layout.slots - 1}.")
+        values = self._stored(np.array(slots, dtype=np.int64)).permute(3, 0, 1, 2, 4).contiguous()
+        return [slot.tobytes() for slot in values.numpy().astype("<f4", copy=False)]
+
+    def _stored(self, slots: Integers) -> Tensor:
+        """[layers, 2, kv_heads, slots, head_dim] Keys and values, as read from the pool."""
+        return self._pool.index_select(3, torch.from_numpy(slots))
+
+    # ------------------------------------------------------------ the forward
+
+    def forward(self, batch: Batch) -> ForwardResult:
+        """Compute the batch's rows. Raises `BatchError` before any slot is changed."""
+        self._check(batch)
+        with fixed_arithmetic():
+            tiles = [self._row_tile(batch, begin) for begin in range(0, len(batch.tokens), ROW_TILE)]
+            selected = self._selected(batch)
+            for step in self._steps:
+                self._launch(step, tiles, selected)
+            return ForwardResult(self._logits(len(batch.logit_rows), selected), self._finite(batch))
+
+    def _check(self, batch: Batch) -> None:
+        """Raises `BatchError` for what would reach outside the model's tables or the pool."""
+        rows, (sequences, width) = len(batch.tokens), batch.tables.shape
+        if not self._layout.slots:
+            raise BatchError("There is no pool; call allocate(pages, page_size) before the first forward.")
+        if rows == 0 or rows % ROW_TILE:
+            raise BatchError(f"A batch must have a positive multiple of {ROW_TILE} rows, not {rows}.")
+        _check_range("tokens", batch.tokens, 0, self.vocab_size)
+        _check_range("positions", batch.positions, 0, self.max_positions)
+        _check_range("write_slots", batch.write_slots, NO_SLOT, self._layout.slots)
+        _check_range("sequences", batch.sequences, NO_SEQUENCE, sequences)
+        _check_range("tables", batch.tables, -1, self._pages)
+        _check_range("logit_rows", batch.logit_rows, 0, rows)
+        for sequence in range(sequences):
+            positions = batch.positions[batch.sequences == sequence]
+            needed = positions.max(initial=-1) // self._page_size + 1
+            if needed > width or (batch.tables[sequence, :needed] < 0).any():
+                raise BatchError(f"Sequence {sequence} has no page for some position up to {positions.max()}.")
+
+    def _row_tile(self, batch: Batch, begin: int) -> _RowTile:
+        rows = slice(begin, begin + ROW_TILE)
+        slots = np.where(batch.write_slots[rows] == NO_SLOT, self._layout.discard, batch.write_slots[rows])
+        integers = {TOKEN_IDS: batch.tokens[rows], POSITIONS: batch.positions[rows]}
+        return _RowTile(
+            {name: torch.from_numpy(values.copy()) for name, values in integers.items()},
+            torch.from_numpy(self._layout.rows(slots[:, None]).reshape(-1)),
+            {window: tile_splits(batch, rows, self._page_size, self._layout, window) for window in self._windows},
+        )
+
+    def _selected(self, batch: Batch) -> list[_LogitTile]:
+        rows = batch.logit_rows
+        padded = np.concatenate([rows, np.repeat(rows[:1], -len(rows) % ROW_TILE)])
+        return [_LogitTile(torch.from_numpy(tile)) for tile in padded.reshape(-1, ROW_TILE)]
+
+    def _launch(self, step: _Step, tiles: list[_RowTile], selected: list[_LogitTile]) -> None:
+        launch = step.launch
+        if launch.operation is Operation.STORE:
+            for tile in tiles:
+                self._store(launch, tile)
+        elif launch.operation is Operation.ATTENTION:
+            for tile in tiles:
+                step.write(tile.buffers, (self._attention(launch, tile),))
+        elif launch.rows is Rows.TOKENS:
+            for tile in tiles:
+                step.run(self._ops, tile.buffers, [tile.buffers[name] for name in launch.inputs])
+        elif launch.rows is Rows.LOGITS:
+            for logit_tile in selected:
+                step.run(self._ops, logit_tile.buffers, [logit_tile.buffers[name] for name in launch.inputs])
+        elif selected:
+            whole = [torch.cat([tile.buffers[name] for tile in tiles]) for name in launch.inputs]
+            for logit_tile in selected:
+                chosen = [buffer.index_select(0, logit_tile.rows) for buffer in whole]
+                step.run(self._ops, logit_tile.buffers, chosen)
+
+    def _cache(self, layer: int | None) -> Tensor:
+        """One layer's part of the pool, as `TorchOps` reads it."""
+        return self._pool[layer].view(-1, self.model.plan.head_dim)
+
+    def _store(self, launch: Launch, tile: _RowTile) -> None:
+        keys_values = torch.cat([tile.buffers[name].reshape(-1, self.model.plan.head_dim) for name in launch.inputs])
+        self._cache(launch.layer).index_copy_(0, tile.places, keys_values)
+
+    def _attention(self, launch: Launch, tile: _RowTile) -> Tensor:
+        plan = self.model.plan
+        (queries,) = (tile.buffers[name] for name in launch.inputs)
+        (scale,) = launch.constants
+        return attention(
+            self._ops,
+            queries.reshape(ROW_TILE, plan.kv_heads, -1, plan.head_dim),
+            self._cache(launch.layer),
+            tile.splits[launch.window],
+            scale,
+            plan.head_dim,
+        )
+
+    def _logits(self, count: int, selected: list[_LogitTile]) -> Tensor:
+        """[count, vocabulary]; the last tile's padding left out."""
+        if not selected:
+            return torch.empty(0, self.vocab_size)
+        return torch.cat([tile.buffers[LOGITS] for tile in selected])[:count].clone()
+
+    def _finite(self, batch: Batch) -> np.ndarray:
+        """[rows] Whether all that each row stored is finite, as read back from the pool."""
+        finite = np.ones(len(batch.tokens), dtype=np.bool_)
+        written = batch.write_slots != NO_SLOT
+        stored = torch.isfinite(self._stored(batch.write_slots[written]))
+        finite[written] = stored.permute(3, 0, 1, 2, 4).flatten(1).all(1).numpy()
+        return finite
+
+
+def _check_range(name: str, values: Integers, low: int, high: int) -> None:
+    if values.size and not (low <= values.min() and values.max() < high):
+        raise BatchError(f"Batch.{name} must lie between {low} and {high - 1}.")

@@ -1,0 +1,318 @@
+"""A decoder's description, read from config.json.
+
+Both spellings are read: that of transformers 5 (`rope_parameters`, `dtype`, `layer_types`) and the older one
+(`rope_theta`, `rope_scaling`, `torch_dtype`, `rope_local_base_freq`, `sliding_window_pattern`). Where a file uses both
+they must agree; what is not computed here is refused by name. Absent fields have the defaults of transformers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from vosti.impl.errors import CheckpointError, UnsupportedModelError
+from vosti.impl.models.fields import Fields, read_json_object
+
+Family = Literal["llama3", "gemma3"]
+
+LayerType = Literal["full", "sliding"]
+"""Whether a layer attends to all earlier positions or to those in its window."""
+
+ARCHITECTURES: dict[str, tuple[Family, str]] = {
+    "LlamaForCausalLM": ("llama3", "llama"),
+    "Gemma3ForCausalLM": ("gemma3", "gemma3_text"),
+    "Gemma3ForConditionalGeneration": ("gemma3", "gemma3"),
+}
+"""Supported architectures, each with its family and its `model_type`; of the last one the text half is used."""
+
+ROPE_FIELDS: dict[str, tuple[str, ...]] = {
+    "default": (),
+    "linear": ("factor",),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
+}
+"""Supported rope types and the fields, beside the base frequency, that each needs."""
+
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "attention_bias": (False,),
+    "mlp_bias": (False,),
+    "attn_logit_softcapping": (),
+    "quantization_config": (),
+    "partial_rotary_factor": (1, 1.0),
+    "pretraining_tp": (1,),
+    "use_bidirectional_attention": (False,),
+}
+"""Features that are not computed here, with the values (beside null) that switch each of them off."""
+
+
+@dataclass(frozen=True)
+class Rope:
+    """Rotary position embedding of one layer type."""
+
+    kind: str
+    theta: float
+    factor: float = 1.0
+    low_frequency_factor: float = 1.0
+    high_frequency_factor: float = 1.0
+    original_positions: int = 1
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """What the two families have in common, and where they differ, as data."""
+
+    family: Family
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    norm_epsilon: float
+    attention_scale: float
+    """Factor on the scores."""
+
+    embedding_scale: float | None
+    """Factor on the embedding; None for no product at all."""
+
+    final_softcap: float | None
+    """Soft cap on the logits."""
+
+    layer_types: tuple[LayerType, ...]
+    window: int | None
+    """Positions that a row of a sliding layer sees, its own included."""
+
+    rope: Mapping[LayerType, Rope]
+    """One entry for each layer type that occurs."""
+
+    tied_head: bool
+    """Whether the language-model head is the embedding table."""
+
+    max_positions: int
+    eos_ids: tuple[int, ...]
+    text_half: bool
+    """Whether the checkpoint holds a larger model, of which this is the text half."""
+
+
+def load_config(folder: Path) -> ModelConfig:
+    """The description in `folder`.
+
+    Raises `CheckpointError` if files are missing, malformed or contradict themselves, and `UnsupportedModelError` for
+    what is not computed here.
+    """
+    if not folder.is_dir():
+        raise CheckpointError(f"{folder} is not a folder; give one with config.json and model.safetensors.")
+    path = folder / "config.json"
+    if not path.is_file():
+        raise CheckpointError(f"{folder} has no config.json; give a folder in the format of Hugging Face.")
+    outer = Fields(read_json_object(path), str(path))
+    family, text_half = _architecture(outer)
+    fields = _text_fields(outer) if text_half else outer
+    _refuse_features(outer)
+    _refuse_features(fields)
+    config = _llama3(fields) if family == "llama3" else _gemma3(fields, text_half)
+    return _with_eos(config, folder, [fields, outer])
+
+
+def _architecture(fields: Fields) -> tuple[Family, bool]:
+    """The family, and whether the model is the text half of a larger one."""
+    names = fields.values.get("architectures")
+    model_type = fields.text("model_type")
+    if names is None:
+        names = [name for name, (_, expected) in ARCHITECTURES.items() if expected == model_type]
+    if not isinstance(names, list) or len(names) != 1 or names[0] not in ARCHITECTURES:
+        named = names or model_type
+        raise UnsupportedModelError(
+            f"{fields.where}: architecture {named!r} is not supported; supported are {', '.join(ARCHITECTURES)}."
+        )
+    family, expected = ARCHITECTURES[names[0]]
+    if model_type != expected:
+        raise CheckpointError(f"{fields.where}: {names[0]} needs model_type {expected!r}, not {model_type!r}.")
+    return family, names[0] == "Gemma3ForConditionalGeneration"
+
+
+def _text_fields(outer: Fields) -> Fields:
+    """The fields of the text half; whether the head is tied may be said there, outside, or in both places alike."""
+    fields = outer.object("text_config")
+    tie = "tie_word_embeddings"
+    if outer.has(tie) and fields.has(tie) and outer.values[tie] != fields.values[tie]:
+        raise CheckpointError(f"{outer.where} contradicts itself: {tie} differs between the file and its text_config.")
+    return Fields({**fields.values, tie: outer.values[tie]}, fields.where) if outer.has(tie) else fields
+
+
+def _refuse_features(fields: Fields) -> None:
+    for name, neutral in NEUTRAL.items():
+        value = fields.values.get(name)
+        if value is not None and not any(value is off or value == off for off in neutral):
+            raise UnsupportedModelError(f"{fields.where}: {name} = {value!r} is not supported.")
+    dtype = _agreeing(fields, "dtype", "torch_dtype")
+    if dtype not in (None, "bfloat16", "float16", "float32"):
+        raise UnsupportedModelError(f"{fields.where}: dtype {dtype!r} is not supported.")
+
+
+def _agreeing(fields: Fields, *names: str) -> Any:
+    """The one value that the present ones of several spellings have. Raises `CheckpointError` if they differ."""
+    present = {name: fields.values[name] for name in names if fields.has(name)}
+    values = list(present.values())
+    if any(value != values[0] for value in values):
+        found = " but ".join(f"{name} = {value!r}" for name, value in present.items())
+        raise CheckpointError(f"{fields.where} contradicts itself: {found}.")
+    return values[0] if values else None
+
+
+def _common(fields: Fields, family: Family, **chosen: Any) -> ModelConfig:
+    """The fields that both families read alike, with the family's own."""
+    config = ModelConfig(
+        family=family,
+        hidden_size=fields.integer("hidden_size"),
+        intermediate_size=fields.integer("intermediate_size"),
+        norm_epsilon=fields.number("rms_norm_eps", 1e-6),
+        eos_ids=(),
+        **chosen,
+    )
+    if config.heads % config.kv_heads:
+        raise CheckpointError(
+            f"{fields.where}: num_attention_heads = {config.heads} is not a multiple of "
+            f"num_key_value_heads = {config.kv_heads}."
+        )
+    if config.head_dim % 2:
+        raise CheckpointError(f"{fields.where}: head_dim = {config.head_dim} must be even.")
+    return config
+
+
+def _activation(fields: Fields, name: str, supported: str) -> None:
+    activation = fields.text(name, supported)
+    if activation != supported:
+        raise UnsupportedModelError(f"{fields.where}: {name} = {activation!r} is not supported; {supported!r} is.")
+
+
+def _llama3(fields: Fields) -> ModelConfig:
+    _activation(fields, "hidden_act", "silu")
+    for name in ("sliding_window", "final_logit_softcapping"):
+        if fields.has(name):
+            raise UnsupportedModelError(f"{fields.where}: {name} is not supported in this architecture.")
+    heads = fields.integer("num_attention_heads")
+    hidden = fields.integer("hidden_size")
+    if not fields.has("head_dim") and hidden % heads:
+        raise CheckpointError(f"{fields.where}: hidden_size = {hidden} is not a multiple of {heads} heads.")
+    head_dim = fields.integer("head_dim", hidden // heads)
+    rope = _rope(fields, fields.object("rope_parameters"), fields.object("rope_scaling"), "rope_theta", 10_000.0)
+    return _common(
+        fields,
+        "llama3",
+        vocab_size=fields.integer("vocab_size"),
+        heads=heads,
+        kv_heads=fields.integer("num_key_value_heads", heads),
+        head_dim=head_dim,
+        attention_scale=head_dim**-0.5,
+        embedding_scale=None,
+        final_softcap=None,
+        layer_types=("full",) * fields.integer("num_hidden_layers"),
+        window=None,
+        rope={"full": rope},
+        tied_head=fields.flag("tie_word_embeddings", False),
+        max_positions=fields.integer("max_position_embeddings", 2048),
+        text_half=False,
+    )
+
+
+def _gemma3(fields: Fields, text_half: bool) -> ModelConfig:
+    _activation(fields, "hidden_activation", "gelu_pytorch_tanh")
+    layer_types = _gemma3_layer_types(fields)
+    new = fields.object("rope_parameters")
+    for name in new.values:
+        if name not in ("full_attention", "sliding_attention"):
+            raise UnsupportedModelError(f"{new.where}: {name!r} is not a layer type.")
+    none = Fields({}, fields.where)
+    rope = {
+        "full": _rope(fields, new.object("full_attention"), fields.object("rope_scaling"), "rope_theta", 1_000_000.0),
+        "sliding": _rope(fields, new.object("sliding_attention"), none, "rope_local_base_freq", 10_000.0),
+    }
+    sliding = "sliding" in layer_types
+    return _common(
+        fields,
+        "gemma3",
+        vocab_size=fields.integer("vocab_size", 262_208),
+        heads=fields.integer("num_attention_heads", 8),
+        kv_heads=fields.integer("num_key_value_heads", 4),
+        head_dim=fields.integer("head_dim", 256),
+        attention_scale=fields.number("query_pre_attn_scalar", 256) ** -0.5,
+        embedding_scale=fields.integer("hidden_size") ** 0.5,
+        final_softcap=fields.number("final_logit_softcapping") if fields.has("final_logit_softcapping") else None,
+        layer_types=layer_types,
+        window=fields.integer("sliding_window", 4096) if sliding else None,
+        rope={kind: rope[kind] for kind in rope if kind in layer_types},
+        tied_head=fields.flag("tie_word_embeddings", True),
+        max_positions=fields.integer("max_position_embeddings", 131_072),
+        text_half=text_half,
+    )
+
+
+def _gemma3_layer_types(fields: Fields) -> tuple[LayerType, ...]:
+    """The type of each layer: a list, or one full layer after every `pattern` − 1 sliding ones."""
+    count = fields.integer("num_hidden_layers")
+    _agreeing(fields, "sliding_window_pattern", "_sliding_window_pattern")
+    spelling = "sliding_window_pattern" if fields.has("sliding_window_pattern") else "_sliding_window_pattern"
+    pattern = fields.integer(spelling, 6)
+    periodic = ["full_attention" if (i + 1) % pattern == 0 else "sliding_attention" for i in range(count)]
+    names = fields.values.get("layer_types")
+    if names is None:
+        names = periodic
+    known: dict[str, LayerType] = {"full_attention": "full", "sliding_attention": "sliding"}
+    if not isinstance(names, list) or len(names) != count or any(name not in known for name in names):
+        raise fields.wrong("layer_types", f"a list of {count} names, each one of {', '.join(known)}")
+    if fields.has(spelling) and names != periodic:
+        raise CheckpointError(f"{fields.where} contradicts itself: layer_types do not follow {spelling} = {pattern}.")
+    return tuple(known[name] for name in names)
+
+
+def _rope(fields: Fields, new: Fields, old: Fields, theta_name: str, default_theta: float) -> Rope:
+    """One layer type's rope, from transformers 5's object, the older scaling object, and the older base frequency."""
+    for name, value in new.values.items():
+        if value is not None and old.has(name) and old.values[name] != value:
+            raise CheckpointError(f"{new.where}: {name} = {value!r}, but {old.where} says {old.values[name]!r}.")
+    stated = {name: value for name, value in new.values.items() if value is not None}
+    merged = Fields({**old.values, **stated}, new.where if stated else old.where)
+    kind = _agreeing(merged, "rope_type", "type") or "default"
+    if kind not in ROPE_FIELDS:
+        raise UnsupportedModelError(
+            f"{merged.where}: rope type {kind!r} is not supported; supported are {', '.join(ROPE_FIELDS)}."
+        )
+    _refuse_features(merged)
+    allowed = {"rope_type", "type", "rope_theta", "partial_rotary_factor", *ROPE_FIELDS[kind]}
+    for name in merged.values:
+        if merged.has(name) and name not in allowed:
+            raise UnsupportedModelError(f"{merged.where}: {name} is not supported with rope type {kind!r}.")
+    if merged.has("rope_theta") and fields.has(theta_name) and merged.values["rope_theta"] != fields.values[theta_name]:
+        raise CheckpointError(
+            f"{merged.where}: rope_theta = {merged.values['rope_theta']!r}, but {theta_name} = "
+            f"{fields.values[theta_name]!r}."
+        )
+    theta = merged.number("rope_theta") if merged.has("rope_theta") else fields.number(theta_name, default_theta)
+    if kind == "default":
+        return Rope(kind, theta)
+    if kind == "linear":
+        return Rope(kind, theta, merged.number("factor"))
+    rope = Rope(
+        kind,
+        theta,
+        merged.number("factor"),
+        merged.number("low_freq_factor"),
+        merged.number("high_freq_factor"),
+        merged.integer("original_max_position_embeddings"),
+    )
+    if rope.low_frequency_factor >= rope.high_frequency_factor:
+        raise CheckpointError(f"{merged.where}: low_freq_factor must be below high_freq_factor.")
+    return rope
+
+
+def _with_eos(config: ModelConfig, folder: Path, fallbacks: list[Fields]) -> ModelConfig:
+    """The description with the ids that end a sequence: of generation_config.json, or else of config.json."""
+    path = folder / "generation_config.json"
+    sources = [Fields(read_json_object(path), str(path)), *fallbacks] if path.is_file() else fallbacks
+    source = next((fields for fields in sources if fields.has("eos_token_id")), sources[0])
+    ids = source.token_ids("eos_token_id")
+    if any(i >= config.vocab_size for i in ids):
+        raise source.wrong("eos_token_id", f"below the vocabulary's size {config.vocab_size}")
+    return replace(config, eos_ids=ids)
