@@ -165,7 +165,9 @@ def sample(logits: Sequence[float], state: SamplerState, history: Sequence[int],
 
 
 def kept(logits: Sequence[float], state: SamplerState) -> tuple[tuple[int, int], ...]:
-    """The tokens that may be drawn, as (token, weight > 0) in ascending order of tokens: never empty.
+    """The tokens that may be drawn, as (token, weight) in ascending order of tokens: never empty, no weight 0.
+
+    (Tokens of weight 0 are the ranking's end, and the sum that top-p asks for, even all of it, is reached before them.)
 
     Raises ValueError if the row is empty or has `VOCABULARY_LIMIT` entries or more, holds a NaN, or is -∞ throughout.
     """
@@ -187,7 +189,7 @@ def kept(logits: Sequence[float], state: SamplerState) -> tuple[tuple[int, int],
             break
         nucleus.append(token)
         before += weights[token]
-    return tuple((token, weights[token]) for token in sorted(nucleus) if weights[token] > 0)
+    return tuple((token, weights[token]) for token in sorted(nucleus))
 
 
 def ranked(logits: Sequence[float]) -> list[int]:

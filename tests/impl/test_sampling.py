@@ -1,5 +1,6 @@
 """The sampler on tensors draws the specification's tokens, and log-probabilities are those of the raw row."""
 
+import itertools
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -10,11 +11,11 @@ import pytest
 import torch
 from hypothesis import given
 
-from sampling_rows import HOSTILE_ROWS, STATES, rows, states
+from sampling_rows import HOSTILE_ROWS, STATES, float32, rows, states
 from vosti.impl import sampling
 from vosti.impl.sampling import Logprobs, logprobs, sample_row, sample_rows
 from vosti.spec import sampling as specification
-from vosti.spec.sampling import SamplerState, draw_bits, exponential, sampler_state
+from vosti.spec.sampling import SamplerState, draw_bits, exponential, sampler_state, weight
 
 PLAIN = sampler_state(seed=0)
 GREEDY = sampler_state(temperature=0.0, seed=0)
@@ -64,6 +65,43 @@ def test_library_exponentials_differ() -> None:
     x = exponents()
 
     assert [exponential(value) for value in x] != torch.tensor(x, dtype=torch.float64).exp().tolist()
+
+
+def delicate_divisions() -> list[tuple[float, float]]:
+    """Logits and temperatures for which (ℓ - 0) · (1 / T), rounded twice, has another weight than (ℓ - 0) / T."""
+    chooser = random.Random(6)
+    found = []
+    for _ in range(4000):
+        logit = float32(-8 * chooser.random())
+        temperature = logit / math.log(chooser.randrange(2**20, 2**24) / 2**24)
+        for _ in range(8):
+            temperature = math.nextafter(temperature, math.inf)
+            if weight(logit / temperature) != weight(logit * (1 / temperature)):
+                found.append((logit, temperature))
+    return found
+
+
+def test_division_is_rounded_once() -> None:
+    """A temperature divides, and is not replaced by its reciprocal, where that would show."""
+    cases = delicate_divisions()
+
+    assert 20 < len(cases), "There are enough of them to tell."
+    for logit, temperature in cases:
+        state = sampler_state(temperature=temperature, seed=0)
+        assert specification.kept([0.0, logit], state) == positive(*sampling.kept(tensor([0.0, logit]), state))
+
+
+@pytest.mark.parametrize("name", [name for name in HOSTILE_ROWS if len(HOSTILE_ROWS[name]) < 50])
+def test_draws_at_every_border(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the last bits that yield one token and the first that yield the next, the two draw alike."""
+    row = HOSTILE_ROWS[name]
+    candidates = specification.kept(row, PLAIN)
+    sums = list(itertools.accumulate(share for _, share in candidates))
+    for reached in sums[:-1]:
+        border = -(-(reached << 64) // sums[-1])
+        for bits in (border - 1, border):
+            monkeypatch.setattr(sampling, "draw_bits", lambda _, bits=bits: bits)
+            assert specification.choose(candidates, bits) == sample_row(tensor(row), PLAIN, [], 0)
 
 
 @pytest.mark.parametrize("name", HOSTILE_ROWS)

@@ -187,6 +187,18 @@ def test_sums_fit_64_bits() -> None:
     assert 2**18 < VOCABULARY_LIMIT
 
 
+def test_weights_turn_to_nothing_once() -> None:
+    """Where the weight becomes 0 it is monotone: no token without weight stands before one that has some."""
+    x = -24 * math.log(2) - 2e-12
+    weights = []
+    while x < -24 * math.log(2) + 2e-12:
+        weights.append(weight(x))
+        x = math.nextafter(x, 0)
+
+    assert {0, 1} == set(weights)
+    assert sorted(weights) == weights
+
+
 # ---------------------------------------------------------------- ranking and cuts
 
 
