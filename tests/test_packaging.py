@@ -62,6 +62,16 @@ def test_checkpoints_are_shipped(name: str) -> None:
     assert wanted <= shipped
 
 
+@pytest.mark.parametrize("top", TOPS)
+def test_data_files_are_shipped(top: str) -> None:
+    """Every file beside the modules, such as a workload, is matched by the package data."""
+    patterns = PROJECT["tool"]["setuptools"]["package-data"].get(f"vosti.{top}", [])
+    shipped = {path for pattern in patterns for path in (ROOT / top).glob(pattern)}
+    found = {path for path in (ROOT / top).rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+
+    assert set() == {path for path in found - shipped if path.suffix != ".py" and path.name != "py.typed"}
+
+
 def test_everything_installed_is_pinned() -> None:
     """Each requirement of each extra has one exact version in the constraints file, and no line names a place."""
     lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]

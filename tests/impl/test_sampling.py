@@ -113,6 +113,23 @@ def test_hostile_rows(name: str) -> None:
         assert specification.sample(row, state, [], 0) == sample_row(tensor(row), state, [], 0)
 
 
+@pytest.mark.gpu
+def test_hostile_rows_on_a_gpu() -> None:
+    """A row that lies on a GPU gives the tokens and the weights that it gives anywhere else."""
+    for row in HOSTILE_ROWS.values():
+        there = tensor(row).cuda()
+        for state in STATES:
+            assert specification.kept(row, state) == positive(*sampling.kept(there, state))
+            assert specification.sample(row, state, [], 0) == sample_row(there, state, [], 0)
+    for logit, temperature in delicate_divisions():
+        state = sampler_state(temperature=temperature, seed=0)
+        there = tensor([0.0, logit]).cuda()
+        assert specification.kept([0.0, logit], state) == positive(*sampling.kept(there, state))
+    x = exponents()
+    there = torch.tensor(x, dtype=torch.float64, device="cuda")
+    assert [exponential(value) for value in x] == sampling._exponential(there).tolist()
+
+
 @given(rows, states)
 def test_any_row(row: list[float], state: SamplerState) -> None:
     """On any row that the specification accepts, in any state, the same token is drawn."""
