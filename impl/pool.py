@@ -24,6 +24,7 @@ nothing, and over request identifiers it differs from run to run: whoever choose
 
 *Histories are outside.* `tokens` and `length` are the caller's word about the request's own tokens. `length` counts the
 history for attach, publish and retract, which must not touch a draft, and history and draft for compute and advance.
+attach_prefix takes the history itself.
 What else an action asks for is the caller's duty too: that an identifier is new for ever, that a published page holds
 finite values only, in whose favour a request is preempted, and why one is removed.
 
@@ -119,42 +120,36 @@ def attach(pool: Pool, r: RequestId, page_id: PageId, tokens: tuple[Token, ...],
     )
 
 
-def extends(pool: Pool, holding: Holding, page_ids: tuple[PageId, ...], tokens: tuple[Token, ...], i: int) -> bool:
-    """Whether page i may be attached once those before it are. Needs all of them in use, and page_size tokens each."""
+def extends(pool: Pool, holding: Holding, page_ids: tuple[PageId, ...], history: tuple[Token, ...], i: int) -> bool:
+    """Whether page i may be attached once those before it are. Needs all of them in use, and history to their end."""
     before = holding.table[-1] if holding.table else None
+    block = len(holding.table) + i
     return is_block(
         pool.pages[page_ids[i]],
         holding.domain,
         page_ids[i - 1] if i > 0 else before,
-        len(holding.table) + i,
-        tokens[i * pool.page_size : (i + 1) * pool.page_size],
+        block,
+        history[block * pool.page_size : (block + 1) * pool.page_size],
     )
 
 
-def attach_prefix_guard(
-    pool: Pool, r: RequestId, page_ids: tuple[PageId, ...], tokens: tuple[Token, ...], length: int
-) -> bool:
-    """`tokens`: history[cached : cached + len(page_ids) · page_size]; `length`: of the history.
-
-    For at least one page this is: attach's guard holds for each page in turn.
-    """
+def attach_prefix_guard(pool: Pool, r: RequestId, page_ids: tuple[PageId, ...], history: tuple[Token, ...]) -> bool:
+    """The guard of attach holds for each page in turn. (For no pages: for any page at all.) `history`: all of it."""
     if r not in pool.requests or not all(page_id in pool.pages for page_id in page_ids):
         return False
     holding = pool.requests[r]
     return (
         holding.cached == len(holding.table) * pool.page_size
-        and len(tokens) == len(page_ids) * pool.page_size
-        and holding.cached + len(tokens) < length
-        and all(extends(pool, holding, page_ids, tokens, i) for i in range(len(page_ids)))
+        and (len(holding.table) + len(page_ids)) * pool.page_size < len(history)
+        and all(extends(pool, holding, page_ids, history, i) for i in range(len(page_ids)))
     )
 
 
-def attach_prefix(
-    pool: Pool, r: RequestId, page_ids: tuple[PageId, ...], tokens: tuple[Token, ...], length: int
-) -> Pool:
-    """attach of each page in turn, in time linear in the pages."""
+def attach_prefix(pool: Pool, r: RequestId, page_ids: tuple[PageId, ...], history: tuple[Token, ...]) -> Pool:
+    """attach of each page in turn, in time linear in the table."""
     holding = pool.requests[r]
-    longer = replace(holding, table=holding.table + page_ids, cached=holding.cached + len(page_ids) * pool.page_size)
+    blocks = len(holding.table) + len(page_ids)
+    longer = replace(holding, table=holding.table + page_ids, cached=blocks * pool.page_size)
     return replace(
         pool,
         requests=pool.requests.set(r, longer),
@@ -374,16 +369,18 @@ TRANSITIONS = (
 
 
 def match_prefix(
-    pool: Pool, domain: Domain, tokens: tuple[Token, ...], limit: int, parent: PageId | None = None
+    pool: Pool, domain: Domain, history: tuple[Token, ...], limit: int, table: tuple[PageId, ...] = ()
 ) -> tuple[PageId, ...]:
-    """The chain of known pages for the start of `tokens`, of at most `limit` tokens: match_next, as far as it goes.
+    """The chain of known pages that goes on from `table`, up to position `limit`: match_next, as far as it goes.
 
-    With limit < len(tokens), `attach_prefix` of at least one page is not refused to a request of this domain whose full
-    table ends with `parent` (None: it is empty), and whose history goes on with `tokens`. Linear in what is matched.
+    With limit < len(history), `attach_prefix` of a chain that is not empty is not refused to a request of this domain
+    with this history and this table, all of it cached. Linear in the tokens matched.
     """
     chain: list[PageId] = []
-    for end in range(pool.page_size, min(limit, len(tokens)) + 1, pool.page_size):
-        parent = match_next(pool, domain, parent, tokens[end - pool.page_size : end])
+    parent = table[-1] if table else None
+    size = pool.page_size
+    for end in range((len(table) + 1) * size, min(limit, len(history)) + 1, size):
+        parent = match_next(pool, domain, parent, history[end - size : end])
         if parent is None:
             break
         chain.append(parent)

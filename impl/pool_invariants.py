@@ -107,6 +107,16 @@ def parents_registered(pool: Pool) -> bool:
     )
 
 
+def registered_first(pool: Pool) -> bool:
+    """In a table, the registered pages come before the private ones."""
+    return all(
+        pool.pages[holding.table[i]].registered or not pool.pages[holding.table[j]].registered
+        for holding in pool.requests.values()
+        for j in range(len(holding.table))
+        for i in range(j)
+    )
+
+
 def depths_in_chains(pool: Pool) -> bool:
     """A registered page is one deeper than its parent, and at depth 0 without one; so no chain is a cycle."""
     return all(
@@ -117,7 +127,7 @@ def depths_in_chains(pool: Pool) -> bool:
 
 
 def tables_in_chains(pool: Pool) -> bool:
-    """In a table, a registered page stands after its parent; so the registered pages of a table come first."""
+    """In a table, a registered page stands after its parent."""
     return all(
         not pool.pages[holding.table[block]].registered
         or pool.pages[holding.table[block]].parent == (holding.table[block - 1] if block > 0 else None)
@@ -160,6 +170,7 @@ INVARIANTS = (
     registered_full,
     idle_exact,
     parents_registered,
+    registered_first,
     depths_in_chains,
     tables_in_chains,
     children_count,

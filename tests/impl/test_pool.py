@@ -97,7 +97,7 @@ def random_arguments(random: Random, pool: Pool, name: str) -> tuple[Any, ...]:
         case "attach":
             return r, page, block, length
         case "attach_prefix":
-            return r, ids(*(random.randrange(5) for _ in range(n))), block * max(n, 0), length
+            return r, ids(*(random.randrange(5) for _ in range(n))), block * 5
         case "allocate":
             return r, page
         case "compute" | "retract":
@@ -169,10 +169,10 @@ def test_a_chain_is_found_by_tokens_parent_and_domain(key_space: int, known: int
 def test_attach_refuses(refused: str, domain: Domain, page: int, page_tokens: tuple[int, ...], length: int) -> None:
     """Only a registered page that matches exactly is attached, and one token of the history stays to be computed."""
     pool = take(sample(), "admit", C, domain)
-    args = (tokens(*page_tokens), length)
+    history = tokens(*page_tokens, *[9] * length)[:length]
 
-    assert (refused == "nothing") == engine.attach_guard(pool, C, PageId(page), *args)
-    assert (refused == "nothing") == engine.attach_prefix_guard(pool, C, ids(page), *args)
+    assert (refused == "nothing") == engine.attach_guard(pool, C, PageId(page), tokens(*page_tokens), length)
+    assert (refused == "nothing") == engine.attach_prefix_guard(pool, C, ids(page), history)
 
 
 def test_an_idle_page_that_is_attached_is_not_evicted() -> None:
@@ -261,6 +261,7 @@ CORRUPTIONS: dict[str, list[Callable[[Pool], Pool]]] = {
         lambda p: page(p, 1, parent=PageId(7)),
         lambda p: page(page(p, 3, parent=PageId(1), depth=2), 3, domain=RIGHT),
     ],
+    "registered_first": [lambda p: page(page(p, 0, registered=False, tokens=()), 1, parent=None)],
     "depths_in_chains": [lambda p: page(p, 3, depth=1), lambda p: page(p, 3, parent=PageId(0))],
     "tables_in_chains": [lambda p: page(p, 1, parent=PageId(3))],
     "children_count": [lambda p: page(p, 0, children=0), lambda p: page(p, 3, children=1)],
@@ -383,8 +384,10 @@ FAULTS: dict[str, tuple[str, Callable[[Function], Function], str]] = {
     "attach_prefix checks its first page only": (
         "attach_prefix_guard",
         lambda real: (
-            lambda pool, r, pages, t, n: (
-                real(pool, r, pages[:1], t[: pool.page_size], n) and all(p in pool.pages for p in pages)
+            lambda pool, r, pages, history: (
+                real(pool, r, pages[:1], history)
+                and all(p in pool.pages for p in pages)
+                and (len(pool.requests[r].table) + len(pages)) * pool.page_size < len(history)
             )
         ),
         "attach_prefix_guard says True",
@@ -408,15 +411,15 @@ FAULTS: dict[str, tuple[str, Callable[[Function], Function], str]] = {
     "a missing ancestor counts as a hit": (
         "match_prefix",
         lambda real: (
-            lambda pool, domain, t, limit, parent=None: (
-                real(pool, domain, t, limit, parent) or real(pool, domain, t[pool.page_size :], limit, parent)
+            lambda pool, domain, history, limit, table: (
+                real(pool, domain, history, limit, table) or real(pool, domain, history[pool.page_size :], limit, table)
             )
         ),
         "match_prefix finds",
     ),
     "the last page matched leaves no token": (
         "match_prefix",
-        lambda real: lambda pool, domain, t, limit, parent=None: real(pool, domain, t, limit + 1, parent),
+        lambda real: lambda pool, domain, history, limit, table: real(pool, domain, history, limit + 1, table),
         "match_prefix finds",
     ),
     "attach counts no holder": ("one_more_holder", lambda real: lambda page: page, "refcounts_count"),

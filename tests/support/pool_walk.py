@@ -40,7 +40,7 @@ class Lockstep:
             case "attach", (r, page):
                 return r, page, past[cached : cached + size], len(past)
             case "attach_prefix", (r, pages):
-                return r, pages, past[cached : cached + len(pages) * size], len(past)
+                return r, pages, past
             case (("compute" | "advance"), _):
                 return (*args, len(past) + len(draft))
             case "advance_each", (counts,):
@@ -60,9 +60,11 @@ class Lockstep:
                 yield from [("compute", (r, length))] * n
             case "advance_each", (counts, lengths):
                 yield from (("advance", (r, n, lengths.get(r, 0))) for r, n in counts.items())
-            case "attach_prefix", (r, pages, tokens, length):
+            case "attach_prefix", (r, pages, past):
+                before = self.model.live[r].cached if r in self.model.live else 0
+                starts = range(before, before + len(pages) * size, size)
                 yield from (
-                    ("attach", (r, page, tokens[i * size : (i + 1) * size], length)) for i, page in enumerate(pages)
+                    ("attach", (r, p, past[i : i + size], len(past))) for p, i in zip(pages, starts, strict=True)
                 )
 
     def step(self, name: str, *args: Any) -> bool:
@@ -157,29 +159,27 @@ class Lockstep:
                 if not exact or not (first or pool.key_space < KEY_SPACE):
                     raise Disagreement(f"{name}: match_next finds {found}")
 
-    def ahead(self, r: str) -> tuple[Domain, tuple[Token, ...], PageId | None]:
-        """What a match of a request's next pages is asked for: its domain, the tokens to come, and its last page."""
+    def known(self, r: str) -> tuple[Domain, tuple[Token, ...], tuple[PageId, ...]]:
+        """What a match of a request's next pages asks with: its domain, its history, its table."""
         live = self.model.live[r]
-        parent = PageId(live.table[-1]) if live.table else None
-        return Domain(live.domain), tuple(map(Token, live.history[live.cached :])), parent
+        return Domain(live.domain), tuple(map(Token, live.history)), tuple(map(PageId, live.table))
 
     def compare_prefix(self, r: str) -> tuple[PageId, ...]:
         """The chain that is found after a full table may be attached; without collisions it is as long as can be."""
-        live, model = self.model.live[r], self.model
-        domain, ahead, parent = self.ahead(r)
-        limit = len(ahead) - 1
-        chain = engine.match_prefix(self.pool, domain, ahead, limit, parent)
+        model, size = self.model, self.model.size
+        domain, history, table = self.known(r)
+        chain = engine.match_prefix(self.pool, domain, history, len(history) - 1, table)
         if chain and not model.may_attach_prefix(r, chain):
             raise Disagreement(f"match_prefix finds {chain}")
-        longest = list(live.table)
-        for start in range(0, limit - model.size + 1, model.size):
-            after = longest[-1] if longest else None
-            page = model.first.get((live.domain, after, ahead[start : start + model.size]))
+        longest: list[int] = list(table)
+        while (len(longest) + 1) * size < len(history):
+            tokens = history[len(longest) * size : (len(longest) + 1) * size]
+            page = model.first.get((domain, longest[-1] if longest else None, tokens))
             if page is None:
                 break
             longest.append(page)
-        if list(chain) != longest[len(live.table) :] and self.pool.key_space == KEY_SPACE:
-            raise Disagreement(f"match_prefix finds {chain} after {live.table} and not {longest}")
+        if [*table, *chain] != longest and self.pool.key_space == KEY_SPACE:
+            raise Disagreement(f"match_prefix finds {chain} after {table} and not {longest}")
         return chain
 
 
@@ -256,8 +256,8 @@ class Walk:
             case "attach" | "allocate":
                 return name, (r, page)
             case "attach_prefix" if r in model.live and random.random() < 0.7:
-                domain, tokens, parent = self.lock.ahead(r)
-                too_long = engine.match_prefix(self.lock.pool, domain, tokens, len(tokens), parent)
+                domain, history, table = self.lock.known(r)
+                too_long = engine.match_prefix(self.lock.pool, domain, history, len(history), table)
                 return name, (r, too_long + random.choice(((), (page,))))
             case "attach_prefix":
                 return name, (r, tuple(random.choice(model.pages) for _ in range(random.randrange(3))))
@@ -280,8 +280,9 @@ class Walk:
         """r and the page that is found for its next tokens, or another where none is."""
         if r not in self.model.live:
             return r, page
-        domain, tokens, parent = self.lock.ahead(r)
-        found = engine.match_next(self.lock.pool, domain, parent, tokens[: self.size])
+        domain, history, table = self.lock.known(r)
+        tokens = history[len(table) * self.size : (len(table) + 1) * self.size]
+        found = engine.match_next(self.lock.pool, domain, table[-1] if table else None, tokens)
         return r, page if found is None else found
 
     def speak(self, name: str, r: str) -> str:
