@@ -38,3 +38,11 @@ class UnknownRequestError(EngineError, KeyError):
 
 class EngineStoppedError(EngineError):
     """A step was interrupted, so that the pool of values and the engine's records may disagree."""
+
+
+class WorkloadError(EngineError, ValueError):
+    """A workload cannot be found, is malformed, or contradicts itself."""
+
+
+class StalledError(EngineError):
+    """The engine made no progress although requests were live."""
