@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import index
 from pathlib import Path
 
 from vosti.impl.backend import Backend
@@ -109,7 +110,7 @@ class LLM:
                 there are not as many parameters as prompts. Then nothing is generated.
             CapacityError: for a prompt that can never fit. Then nothing is generated.
         """
-        all_prompts = [prompts] if isinstance(prompts, str) else list(prompts)
+        all_prompts: list[Prompt] = [prompts] if isinstance(prompts, str) else list(prompts)
         ids = self._add(all_prompts, _for_each(params, len(all_prompts)))
         last = {output.request_id: output for output in self._outputs(ids)}
         return [self._completion(prompt, last[name]) for prompt, name in zip(all_prompts, ids, strict=True)]
@@ -131,9 +132,10 @@ class LLM:
         """
         if isinstance(prompt, str):
             return self.tokenizer.encode(prompt)
-        if not isinstance(prompt, Sequence) or not all(isinstance(token, int) for token in prompt):
-            raise InvalidOptionError(f"A prompt is a text or a sequence of token ids, not {prompt!r:.60}.")
-        return tuple(prompt)
+        try:
+            return tuple(index(token) for token in prompt)
+        except TypeError as error:
+            raise InvalidOptionError(f"A prompt is a text or token ids, not {prompt!r:.60}.") from error
 
     def _add(self, prompts: Sequence[Prompt], params: Sequence[SamplingParams]) -> list[str]:
         """Add all requests, or none."""
