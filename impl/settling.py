@@ -100,10 +100,11 @@ def settle(
     ended: str | None = None
     while ended is None:
         length = len(record.history)
-        if any(position < length for position in non_finite):
+        cached = pool.requests[r].cached  # a rejected draft's slots are no longer among them
+        if any(position < min(cached, length) for position in non_finite):
             ended = "error"
             break
-        if pool.requests[r].cached < length:
+        if cached < length:
             break
         row = yielded[length - 1]
         if not row.finite:
