@@ -65,10 +65,6 @@ class Model:
         fields = {name: value for name, value in asdict(self.config).items() if name not in VALUELESS}
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
-    def tokenizer(self) -> Tokenizer:
-        """The tokenizer of the folder's tokenizer.json. Raises `CheckpointError` if it is missing or malformed."""
-        return load_tokenizer(self.folder)
-
 
 def load_tokenizer(folder: Path) -> Tokenizer:
     """The tokenizer of the folder's tokenizer.json. Raises `CheckpointError` if it is missing or malformed."""
