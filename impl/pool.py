@@ -24,9 +24,8 @@ nothing, and over request identifiers it differs from run to run: whoever choose
 
 *Histories are outside.* `tokens` and `length` are the caller's word about the request's own tokens. `length` counts the
 history for attach, publish and retract, which must not touch a draft, and history and draft for compute and advance.
-attach_prefix takes the history itself.
-What else an action asks for is the caller's duty too: that an identifier is new for ever, that a published page holds
-finite values only, in whose favour a request is preempted, and why one is removed.
+attach_prefix takes the history itself. What else an action asks for is the caller's duty too: that an identifier is new
+for ever, that a published page holds finite values only, in whose favour a request is preempted, why it is removed.
 
 *Ghosts are outside.* A page that is neither held nor registered is absent from `pages` and present in `free`. Of a
 private page no tokens are kept: they are its owner's. A hash finds candidates and decides nothing.
@@ -75,7 +74,8 @@ def match_next(pool: Pool, domain: Domain, parent: PageId | None, tokens: tuple[
     """The page to attach after `parent` (None: at the start) for the next page_size tokens, if one is known.
 
     The index proposes and `is_block` decides: attach does not refuse what is returned for its tokens, depth, parent or
-    domain. A known page can be missed where another has its key, or where its parent has a twin that is found first.
+    domain. A known page is missed where another one has its key, or where the first page found for the tokens before is
+    another than its parent (two requests may compute, and publish, the same tokens).
     """
     if parent is not None and parent not in pool.pages:
         return None

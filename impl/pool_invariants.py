@@ -152,7 +152,7 @@ def indexed_as(pool: Pool, page: PageMeta, key: Key) -> bool:
 
 
 def index_sound(pool: Pool) -> bool:
-    """Every candidate is a registered page, under its own key: no entry outlives its page."""
+    """Every candidate is a registered page, under its own key: no key outlives its page."""
     return all(
         page_id in pool.pages and pool.pages[page_id].registered and indexed_as(pool, pool.pages[page_id], key)
         for key, page_id in pool.index.items()

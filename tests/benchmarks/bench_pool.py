@@ -117,8 +117,8 @@ def transitions(pages: int, size: int) -> str:
 
 
 def decoding(pages: int, size: int, live: int = 256, steps: int = 200) -> str:
-    """`live` requests decode a token each per step; as many steps as there are pages for."""
-    bench = Bench(pages, size)
+    """Up to `live` requests decode a token each per step, for as many steps as there are pages for."""
+    bench, live = Bench(pages, size), min(live, pages // 4)
     steps = min(steps, (pages // live) * size - 1)
     requests = [bench.admit(fresh(1, salt)) for salt in range(live)]
     seconds = []
