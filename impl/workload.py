@@ -33,11 +33,11 @@ Encode = Callable[[str, bool], Sequence[int]]
 """Tokens of a text; with True, framed by the tokenizer's special tokens."""
 
 
-class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An object of the file."""
 
 
-class Piece(_Entry):
+class Piece(_Entry, frozen=True):
     """A part of a prompt: exactly one of `text`, `tokens` and `random` is given."""
 
     text: str | None = None
@@ -53,7 +53,7 @@ class Piece(_Entry):
     """Of `text`: how many of its tokens are taken, from the first; without it, all."""
 
 
-class Sampling(_Entry):
+class Sampling(_Entry, frozen=True):
     """The sampling of a request; the defaults are those of `SamplingParams`."""
 
     temperature: float = 1.0
@@ -63,14 +63,14 @@ class Sampling(_Entry):
     seed: int | None = None
 
 
-class Draft(_Entry):
+class Draft(_Entry, frozen=True):
     """A scripted draft before each step: so many tokens, of which so many are right, and the one after them wrong."""
 
     length: int
     right: int
 
 
-class Entry(_Entry):
+class Entry(_Entry, frozen=True):
     """A request of the file."""
 
     id: str
@@ -86,7 +86,7 @@ class Entry(_Entry):
     draft: Draft | None = None
 
 
-class _File(_Entry):
+class _File(_Entry, frozen=True):
     format: str
     requests: tuple[Any, ...]
     about: str = ""
@@ -161,7 +161,7 @@ def parse(text: str, name: str) -> Workload:
     pieces = {key: _convert(piece, Piece, f"{where}, piece {key!r}") for key, piece in file.pieces.items()}
     for key, piece in pieces.items():
         _check_piece(piece, f"{where}, piece {key!r}")
-    entries = []
+    entries: list[Entry] = []
     for number, item in enumerate(file.requests, start=1):
         label = repr(item["id"]) if isinstance(item, dict) and "id" in item else "without an id"
         at = f"{where}, request {number} ({label})"
