@@ -118,19 +118,14 @@ class _Planner:
 
     def attach_known(self, r: RequestId, history: tuple[Token, ...]) -> None:
         """Reuse registered pages for as much of the history as they hold; the last token stays to be computed."""
-        while True:
-            holding = self.pool.requests[r]
-            start, end = holding.cached, holding.cached + self.pool.page_size
-            if start != len(holding.table) * self.pool.page_size or end >= len(history):
-                return
-            tokens = history[start:end]
-            parent = holding.table[-1] if holding.table else None
-            page_id = pools.match_next(self.pool, holding.domain, parent, tokens)
-            if page_id is None:
-                return
-            assert pools.attach_guard(self.pool, r, page_id, tokens, len(history))
-            self.pool = pools.attach(self.pool, r, page_id, tokens, len(history))
-            self.actions.append(Attach(r, page_id))
+        holding = self.pool.requests[r]
+        if holding.cached != len(holding.table) * self.pool.page_size:
+            return
+        chain = pools.match_prefix(self.pool, holding.domain, history, len(history) - 1, holding.table)
+        if chain:
+            assert pools.attach_prefix_guard(self.pool, r, chain, history)
+            self.pool = pools.attach_prefix(self.pool, r, chain, history)
+            self.actions += [Attach(r, page_id) for page_id in chain]
 
     def extend_table(self, r: RequestId, length: int, later: Sequence[RequestId]) -> None:
         """Allocate pages until the table covers `length` positions, or none can be had.

@@ -30,6 +30,8 @@ ARROWS: dict[str, set[str]] = {
     "vosti.impl": {"vosti.impl", "vosti.kernels", "vosti.spec", "msgspec"} | ENGINE,
     "vosti.impl.abstraction": {"vosti.impl", "vosti.spec", "immutables"},
     "vosti.impl.pool": {"vosti.impl", "vosti.spec", "immutables"},
+    "vosti.impl.pool_state": {"vosti.impl", "vosti.spec", "immutables"},
+    "vosti.impl.pool_invariants": {"vosti.impl", "vosti.spec", "immutables"},
     "vosti.impl.planning": {"vosti.impl", "vosti.spec", "immutables"},
     "vosti.impl.cli": {"vosti"} | BASE | ENGINE,
     "vosti.proofs": {
@@ -39,6 +41,8 @@ ARROWS: dict[str, set[str]] = {
         "vosti.kernels",
         "vosti.impl.abstraction",
         "vosti.impl.pool",
+        "vosti.impl.pool_state",
+        "vosti.impl.pool_invariants",
         "immutables",
     },
 }
