@@ -85,8 +85,8 @@ class TorchOps:
         return torch.neg(x)
 
     def rsqrt(self, x: Tensor) -> Tensor:
-        """1 / √x."""
-        return torch.div(self._constant(1.0), torch.sqrt(x))
+        """1 / √x; not through torch.sqrt, whose float32 results are not all correctly rounded."""
+        return torch.rsqrt(x)
 
     def maximum(self, x: Tensor, y: Tensor) -> Tensor:
         """The larger of the two."""

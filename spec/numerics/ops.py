@@ -8,7 +8,8 @@ nearest to it.
 Two kinds of primitives:
 
 - **exact** ones have one possible result, the correctly rounded one: `add`, `sub`, `mul`, `div`, `rsqrt` (two
-  roundings), `maximum`, `select`, `tree_sum`, and those that only move numbers. All instances agree on their bits.
+  roundings), `maximum`, `lane_max`, `select`, `tree_sum`, and those that only move numbers. All instances agree on
+  their bits (but for the sign of a zero that is a maximum: it ends in an exponential, where it makes no difference).
 - **opaque** ones are fixed by the configuration W, and by nothing else: `chain`, `scores`, `weighted_sum`,
   `lane_sum`, `exp`, `tanh`. Their docstrings give the real function that they approximate; their bits are those of
   the instance, and an output element is a function of its own operands alone, not of its place in an array.
@@ -49,7 +50,7 @@ class Ops(Protocol[A, Cache]):
         """1 / √x, the root and the quotient each rounded."""
 
     def maximum(self, x: A, y: A) -> A:
-        """The larger of the two; NaN if either is."""
+        """The larger of the two, and of zeros of both signs either; NaN if one is."""
 
     # ------------------------------------------------------------ opaque functions, element by element
 
@@ -93,7 +94,7 @@ class Ops(Protocol[A, Cache]):
         """[..., t] → [..., 1]: Σ_t x(t) over one key tile."""
 
     def lane_max(self, x: A) -> A:
-        """[..., t] → [..., 1]: the largest element of the last axis; NaN if one is (exact, in any order)."""
+        """[..., t] → [..., 1]: `maximum` over the last axis, in any order."""
 
     # ------------------------------------------------------------ moving numbers
 
