@@ -53,8 +53,8 @@ def array(numbers: Iterable[float], *shape: int) -> Array:
     return Array(shape, tuple(binary32(x) for x in numbers))
 
 
-def indices(numbers: Iterable[int], *shape: int) -> Array:
-    """An array of integers or truth values."""
+def indices(numbers: Iterable[float], *shape: int) -> Array:
+    """An array of integers or truth values, taken as they are."""
     return Array(shape, tuple(numbers))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -226,9 +227,9 @@ def test_row_programs_of_exact_primitives_agree_bit_for_bit() -> None:
 
     for program in (norms.rms_norm, norms.rms_norm_unit_offset):
         assert _same(program(floats, _array(x), _array(weight), 96, 1e-6), program(ops, x, weight, 96, 1e-6))
-    for program in (norms.residual_rms_norm, norms.residual_rms_norm_unit_offset):
-        mine = program(floats, _array(x), _array(y), _array(weight), 96, 1e-5)
-        for expected, found in zip(mine, program(ops, x, y, weight, 96, 1e-5), strict=True):
+    for residual in (norms.residual_rms_norm, norms.residual_rms_norm_unit_offset):
+        mine = residual(floats, _array(x), _array(y), _array(weight), 96, 1e-5)
+        for expected, found in zip(mine, residual(ops, x, y, weight, 96, 1e-5), strict=True):
             assert _same(expected, found)
     rotated = rotary.rotate(floats, _array(heads), _array(cosine), _array(sine))
     assert _same(rotated, rotary.rotate(ops, heads, cosine, sine))
@@ -237,7 +238,7 @@ def test_row_programs_of_exact_primitives_agree_bit_for_bit() -> None:
 
 
 @pytest.mark.parametrize("program", [activations.silu_mul, activations.gelu_tanh_mul])
-def test_activations_are_near_plain_python(program: Callable[..., Tensor]) -> None:
+def test_activations_are_near_plain_python(program: Callable[..., Any]) -> None:
     """A gated activation differs only as its one opaque function does."""
     x = _random(4, 64, scale=2.0)
     expected = torch.tensor(program(Floats(), _array(x)).elements).view(4, 32)

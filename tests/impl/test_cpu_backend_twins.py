@@ -20,6 +20,7 @@ from vosti.impl.backends.cpu import CpuBackend
 from vosti.impl.backends.lanes import PoolLayout
 from vosti.impl.backends.torch_ops import TorchOps
 from vosti.impl.models.model import Model
+from vosti.spec.numerics.attention import visible
 
 LENGTH = 144
 """Tokens of the sequence that is computed in two ways: whole pages."""
@@ -134,7 +135,7 @@ def test_a_window_off_by_one_is_caught_by_the_reference(model: Model, monkeypatc
     """A window one position wider is the same in every schedule, but differs from the right one beyond it."""
     (sequence,) = random_tokens([LENGTH], seed=1)
     expected = alone(CpuBackend(model), [sequence])
-    sound = lanes.visible
+    sound = visible
 
     def wider(position: Any, key: Any, window: int | None) -> Any:
         return sound(position, key, None if window is None else window + 1)
