@@ -1,0 +1,259 @@
+"""The audit of traces: every step checked, and every value and view compared, within a trace and across traces."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from vosti.refinement.checker import EVERY, Checker
+from vosti.refinement.entries import Header
+from vosti.refinement.errors import HeadMissing, IncompleteTrace, TraceNotFound
+from vosti.refinement.observations import Observations
+from vosti.refinement.reader import TraceReader
+from vosti.refinement.views import Served, disagreement
+from vosti.refinement.violation import Refuted, Violation
+from vosti.refinement.witnesses import WITNESSES
+
+Progress = Callable[[int, int], None]
+"""Called now and then with the bytes that were read, and the bytes that there are in all traces together."""
+
+
+@dataclass(frozen=True)
+class TraceSummary:
+    """What one trace holds, as far as it was checked."""
+
+    trace: str
+    fingerprint: str
+    mode: str
+    head: str | None
+    """The digest of its last line, if its end was reached."""
+
+    steps: int
+    rows: int
+    """Live rows of forwards."""
+
+    records: int
+    violation: Violation | None
+    cut_off: str | None
+    """With a violation: that the trace is incomplete too, and where it ends."""
+
+
+@dataclass(frozen=True)
+class Keys:
+    """At how many arguments a function was observed."""
+
+    once: int
+    """Only once: that the value would be the same again is not known from these traces."""
+
+    twice: int
+    """At least twice, each time computed anew, and with the same value."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What an audit found."""
+
+    traces: tuple[TraceSummary, ...]
+    views: Violation | None
+    """A contradiction to Definition 2.1 between two requests."""
+
+    keys: Mapping[str, Keys]
+    """"kv", "logits", "tokens" and "records": how far each function was observed."""
+
+    witnesses: Mapping[str, int]
+    """What was exercised, over all traces; the names are those of `WITNESSES`."""
+
+    assumed: tuple[str, ...]
+    """What the verdict rests on beside the checks."""
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        """The first violation of each trace that has one, and that of Definition 2.1 across them."""
+        found = [summary.violation for summary in self.traces] + [self.views]
+        return tuple(violation for violation in found if violation is not None)
+
+    @property
+    def refines(self) -> bool:
+        """Whether every step of every trace is a step of the specification, and views agree."""
+        return not self.violations
+
+    @property
+    def steps(self) -> int:
+        """Steps checked, over all traces."""
+        return sum(summary.steps for summary in self.traces)
+
+    @property
+    def rows(self) -> int:
+        """Live rows checked, over all traces."""
+        return sum(summary.rows for summary in self.traces)
+
+    @property
+    def records(self) -> int:
+        """Output records checked, over all traces."""
+        return sum(summary.records for summary in self.traces)
+
+    def to_json(self) -> str:
+        """Everything, as one JSON object."""
+        return json.dumps(
+            {
+                "refines": self.refines,
+                "steps": self.steps,
+                "rows": self.rows,
+                "records": self.records,
+                "violations": [violation.to_dict() for violation in self.violations],
+                "traces": [{**asdict(summary), "violation": None} for summary in self.traces],
+                "keys": {name: asdict(keys) for name, keys in self.keys.items()},
+                "witnesses": dict(self.witnesses),
+                "assumed": list(self.assumed),
+            }
+        )
+
+    def __str__(self) -> str:
+        """The verdict as text."""
+        return "\n".join(_lines(self))
+
+
+def audit(
+    paths: Sequence[str | Path],
+    head: str | Sequence[str] | None = None,
+    every: int = EVERY,
+    progress: Progress | None = None,
+) -> Verdict:
+    """Audit traces together. Each is checked up to its first violation.
+
+    Args:
+        paths: the traces.
+        head: the digest of each trace's last line, in the same order; for one trace, the digest itself.
+        every: after how many steps Inv is evaluated on all objects, and not only on those that were touched.
+        progress: see `Progress`.
+
+    Raises:
+        TraceNotFound: if a file cannot be read.
+        HeadMissing: if there are heads, and not one for each trace.
+        IncompleteTrace: if a trace is cut off, and refines the specification as far as it goes.
+        BadTrace: if a file is not a trace, or not the one that its head belongs to.
+    """
+    heads: Sequence[str | None] = [head] if isinstance(head, str) else [None] * len(paths) if head is None else head
+    if len(heads) != len(paths):
+        raise HeadMissing(len(heads), len(paths))
+    total = sum(map(_size, paths))
+    observations: dict[str, Observations] = {}
+    summaries: list[TraceSummary] = []
+    served: list[Served] = []
+    counts: Counter[str] = Counter(dict.fromkeys(WITNESSES, 0))
+    headers: list[Header] = []
+    done = 0
+    for path, one_head in zip(paths, heads, strict=True):
+        with TraceReader(path, one_head) as reader:
+            headers.append(reader.header)
+            seen = observations.setdefault(reader.header.fingerprint, Observations())
+            checker = Checker(reader.header, every=every, observations=seen, trace=str(path))
+            report = None if progress is None else _reporter(progress, done, total, reader)
+            summaries.append(_check(reader, checker, report))
+        served += _served(checker, summaries[-1])
+        counts.update(checker.run.witnesses.counts)
+        done += reader.size
+    if progress is not None:
+        progress(total, total)
+    return Verdict(
+        traces=tuple(summaries),
+        views=disagreement(served),
+        keys={
+            name: Keys(
+                sum(getattr(seen, name).once for seen in observations.values()),
+                sum(getattr(seen, name).twice for seen in observations.values()),
+            )
+            for name in ("kv", "logits", "tokens", "records")
+        },
+        witnesses=dict(counts),
+        assumed=tuple(_assumed(headers, heads)),
+    )
+
+
+def _size(path: str | Path) -> int:
+    try:
+        return Path(path).stat().st_size
+    except OSError as error:
+        raise TraceNotFound(Path(path), error.strerror or str(error)) from error
+
+
+def _reporter(progress: Progress, done: int, total: int, reader: TraceReader) -> Callable[[], None]:
+    return lambda: progress(done + reader.position, total)
+
+
+def _check(reader: TraceReader, checker: Checker, report: Callable[[], None] | None) -> TraceSummary:
+    violation: Violation | None = None
+    cut_off: str | None = None
+    events = iter(reader)
+    try:
+        for event in events:
+            checker.feed(event)
+            if report is not None:
+                report()
+        checker.finish()
+    except Refuted as refuted:
+        violation = refuted.violation
+        try:
+            # Whether the rest is a trace at all decides whether the violation is one of this run.
+            for _ in events:
+                pass
+        except IncompleteTrace as incomplete:
+            cut_off = str(incomplete)
+    return TraceSummary(
+        trace=str(reader.path),
+        fingerprint=reader.header.fingerprint,
+        mode=reader.header.mode,
+        head=None if cut_off else reader.head,
+        steps=checker.steps,
+        rows=checker.run.rows,
+        records=checker.run.witnesses.counts["records"],
+        violation=violation,
+        cut_off=cut_off,
+    )
+
+
+def _served(checker: Checker, summary: TraceSummary) -> Iterator[Served]:
+    for r, admission in checker.run.admitted.items():
+        yield Served(
+            trace=summary.trace,
+            configuration=summary.fingerprint,
+            request=r,
+            admission=admission,
+            view=tuple(checker.run.records[r]),
+            failed=r in checker.run.failed,
+        )
+
+
+def _assumed(headers: Sequence[Header], heads: Sequence[str | None]) -> Iterator[str]:
+    yield "The engine recorded the arrays that it passed to the model, the bits that came out, and its own structures."
+    yield "The configuration W names everything that may change a value."
+    yield "Different bits have different digests (the first 128 bits of SHA-256)."
+    yield "A value that was observed once would be the same if it were computed again."
+    if any(header.mode == "digest" for header in headers):
+        yield "In mode digest, tokens follow from logits and sampler state in the way the sampler prescribes."
+    yield "KV values that are recorded as finite are finite."
+    if any(not header.reread for header in headers):
+        yield "Between a page's reading and the next one, nobody but the recorded rows wrote to it."
+    if None in heads:
+        yield "The trace is the one that the engine wrote: without a head it could have been replaced as a whole."
+
+
+def _lines(verdict: Verdict) -> Iterator[str]:
+    for summary in verdict.traces:
+        yield f"{summary.trace}: {summary.steps} steps, {summary.rows} rows, {summary.records} records"
+        if summary.cut_off:
+            yield f"incomplete: {summary.cut_off}"
+    for violation in verdict.violations:
+        yield "Not a run of the specification:"
+        yield str(violation)
+    for name, keys in verdict.keys.items():
+        yield f"{name}: {keys.twice} keys observed at least twice, {keys.once} once"
+    for name, count in verdict.witnesses.items():
+        yield f"{name}: {count or 'not exercised'} ({WITNESSES[name]})"
+    yield "Assumed:"
+    yield from (f"- {sentence}" for sentence in verdict.assumed)
+    if verdict.refines:
+        yield "Every recorded step is a step of the specification, and views agree."
