@@ -100,11 +100,24 @@ def run_together(
     return serve(Engine(backend, options, drafter=drafter, tracer=tracer, full=full), jobs, on_step)
 
 
-def run_alone(backend: Backend, job: Job, options: EngineOptions, *, tracer: Tracer | None = None) -> Run:
-    """Serve one request from its arrival to its own end: no company, no drafts, no cancellation."""
+def run_alone(
+    backend: Backend, job: Job, options: EngineOptions, *, tokens: int | None = None, tracer: Tracer | None = None
+) -> Run:
+    """Serve one request: no company, no drafts, no cancellation.
+
+    Args:
+        backend: the model; its pool is allocated anew.
+        job: the request.
+        options: of the engine.
+        tokens: after how many tokens it ends, if that is sooner than it would.
+        tracer: takes the ghost events, if any are wanted.
+    """
     from vosti.impl.engine import Engine
 
-    return serve(Engine(backend, options, tracer=tracer), [replace(job, at=0, cancel_at=None, draft=None)])
+    limit = job.params.max_tokens if tokens is None else min(tokens, job.params.max_tokens)
+    params = replace(job.params, max_tokens=limit)
+    lonely = replace(job, params=params, at=0, cancel_at=None, draft=None)
+    return serve(Engine(backend, options, tracer=tracer), [lonely])
 
 
 def alone_options(job: Job, number: int) -> EngineOptions:
@@ -161,7 +174,7 @@ def difference(together: RequestOutput, alone: RequestOutput) -> Difference | No
     """Where a request's outputs in company stop being a beginning of its outputs alone.
 
     Both are views of one request from one sampler state: they are prefix-comparable (Definition 2.1), and the one
-    alone, which nobody cancels, is the longer one.
+    alone, which nobody calls off, is at least as long.
     """
     for i, token in enumerate(together.token_ids):
         other = alone.token_ids[i] if i < len(alone.token_ids) else None

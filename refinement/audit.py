@@ -36,6 +36,9 @@ class TraceSummary:
     """Live rows of forwards."""
 
     records: int
+    witnesses: Mapping[str, int]
+    """What this trace exercised."""
+
     violation: Violation | None
     cut_off: str | None
     """With a violation: that the trace is incomplete too, and where it ends."""
@@ -210,6 +213,7 @@ def _check(reader: TraceReader, checker: Checker, report: Callable[[], None] | N
         steps=checker.steps,
         rows=checker.run.rows,
         records=checker.run.witnesses.counts["records"],
+        witnesses=dict(checker.run.witnesses.counts),
         violation=violation,
         cut_off=cut_off,
     )

@@ -37,7 +37,7 @@ def fingerprint(model: Model, ops: TensorOps) -> dict[str, object]:
         "row_programs": programs_digest(),
         "row_tile": ROW_TILE,
         "threads": 1,
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),
         "torch_build": hashlib.sha256(torch.__config__.show().encode()).hexdigest(),
         "weights": model.weights_digest,
     }

@@ -1,0 +1,33 @@
+"""The command line, `vosti`: the only part that may import every other one, each when it is needed.
+
+| exit code | meaning |
+| --- | --- |
+| 0 | every step is a step of the specification (or the command did what it was asked for) |
+| 1 | a violation: some step is not, or some values disagree |
+| 2 | cannot run: a bad model, workload or option, a requirement that is not met, a fault of this program |
+| 3 | a bad or incomplete trace |
+| 130 | interrupted |
+"""
+
+from __future__ import annotations
+
+import click
+
+from vosti.impl.cli.audit import audit
+from vosti.impl.cli.check import check
+from vosti.impl.cli.ending import Commands
+from vosti.impl.cli.generate import generate
+from vosti.impl.cli.record import record
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="vosti", message="%(package)s %(version)s")
+def main() -> None:
+    """LLM inference whose results do not depend on the company that a request keeps, and the check of it.
+
+    Exit codes: 0 refines, 1 violation, 2 cannot run, 3 bad or incomplete trace.
+    """
+
+
+for _command in (check, record, audit, generate):
+    main.add_command(_command)

@@ -1,0 +1,70 @@
+"""How the command line ends: exit codes, and one sentence for every error that is somebody's input."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import click
+
+from vosti.impl.errors import EngineError
+from vosti.refinement.errors import BadTrace, RefinementError
+
+REFINES = 0
+VIOLATION = 1
+CANNOT_RUN = 2
+BAD_TRACE = 3
+INTERRUPTED = 130
+
+ENGINE_PACKAGES = ("immutables", "numpy", "safetensors", "tokenizers", "torch")
+"""What the extra `engine` installs."""
+
+
+class CannotRun(Exception):
+    """The command cannot do what it was asked for; the message is one sentence."""
+
+
+class Commands(click.Group):
+    """A group of commands that return exit codes and raise errors; here both become what the shell sees."""
+
+    def main(  # type: ignore[override]  # the base has overloads for the two values of standalone_mode
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
+    ) -> NoReturn:
+        """Run a command and exit."""
+        extra["standalone_mode"] = False
+        try:
+            code = super().main(args, prog_name, **extra) or REFINES
+            sys.stdout.flush()
+        except click.Abort:
+            code = INTERRUPTED
+        except BrokenPipeError:
+            # Whoever read the output has gone. What is still buffered has nowhere to go.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = CANNOT_RUN
+        except Exception as error:  # every command ends with a documented code
+            code = complain(error)
+        sys.exit(code)
+
+
+def complain(error: Exception) -> int:
+    """Say on stderr what went wrong; return the exit code."""
+    match error:
+        case click.ClickException():
+            sentence, code = error.format_message(), CANNOT_RUN
+        case BadTrace():
+            sentence, code = str(error), BAD_TRACE
+        case EngineError() | RefinementError() | CannotRun():
+            sentence, code = str(error), CANNOT_RUN
+        case ModuleNotFoundError(name=name) if (name or "").split(".")[0] in ENGINE_PACKAGES:
+            sentence = f"This command needs the engine, and {name} is not installed: pip install 'vosti[engine]'."
+            code = CANNOT_RUN
+        case OSError(filename=str() as filename, strerror=str() as reason):
+            sentence, code = f"{filename}: {reason}.", CANNOT_RUN
+        case _:
+            traceback.print_exception(error)
+            sentence, code = "This is a fault of vosti itself; what is above says where.", CANNOT_RUN
+    click.echo(f"vosti: {' '.join(sentence.split())}", err=True)
+    return code

@@ -1,0 +1,61 @@
+"""`vosti generate`: the continuation of one prompt, as it comes."""
+
+from __future__ import annotations
+
+import click
+
+from vosti.impl.cli.ending import REFINES
+from vosti.impl.cli.parameters import backend_option
+from vosti.impl.cli.running import check_folder
+
+
+@click.command()
+@click.argument("model")
+@click.option("-p", "--prompt", required=True, help="The text to continue.")
+@click.option("--max-tokens", type=int, default=128, show_default=True, help="How many tokens, at most.")
+@click.option("--temperature", type=float, default=1.0, show_default=True, help="0 is greedy.")
+@click.option("--top-k", type=int, default=0, show_default=True, help="How many candidates are kept; 0 keeps all.")
+@click.option("--top-p", type=float, default=1.0, show_default=True, help="The mass of candidates that is kept.")
+@click.option("--min-p", type=float, default=0.0, show_default=True, help="The least weight, relative to the largest.")
+@click.option("--seed", type=int, help="Of the sampler; drawn if it is missing, and told on stderr.")
+@click.option("--ignore-eos", is_flag=True, help="Go on after an end-of-sequence token.")
+@backend_option
+def generate(
+    model: str,
+    prompt: str,
+    max_tokens: int,
+    temperature: float,
+    top_k: int,
+    top_p: float,
+    min_p: float,
+    seed: int | None,
+    ignore_eos: bool,
+    backend: str,
+) -> int:
+    """Continue a prompt with the checkpoint MODEL: the text goes to stdout as it comes.
+
+    The same prompt, options and seed give the same text, whatever else is served beside it.
+    """
+    folder = check_folder(model)
+
+    import secrets
+
+    from vosti.impl.llm import LLM
+    from vosti.impl.options import SamplingParams
+
+    drawn = seed is None and temperature > 0
+    params = SamplingParams(
+        max_tokens=max_tokens,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        min_p=min_p,
+        seed=secrets.randbits(64) if drawn else seed,
+        ignore_eos=ignore_eos,
+    )
+    for piece in LLM(folder, backend=backend).stream(prompt, params):
+        click.echo(piece, nl=False)
+    click.echo()
+    if drawn:
+        click.echo(f"seed {params.seed}", err=True)
+    return REFINES

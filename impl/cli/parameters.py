@@ -1,0 +1,80 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+DEFAULT_WORKLOAD = "default"
+DEFAULT_MODEL = "tiny-gemma3"
+
+PRESSURE = {"page_size": 8, "pages": 24, "max_seqs": 8, "token_budget": 32}
+"""Engine options under which the default workload is short of everything: pages, rows and sequences."""
+
+FILE = click.Path(path_type=Path)
+
+_BACKEND = click.option("--backend", default="cpu", show_default=True, help="What computes: cpu.")
+
+_SIZES = tuple(
+    click.option(
+        f"--{name.replace('_', '-')}", type=click.IntRange(min=1), default=default, show_default=True, help=text
+    )
+    for (name, default), text in zip(
+        PRESSURE.items(),
+        (
+            "Slots per page.",
+            "Pages in the pool.",
+            "Requests with rows in one forward, at most.",
+            "Rows in one forward, at most.",
+        ),
+        strict=True,
+    )
+)
+
+_RUN = (
+    _BACKEND,
+    click.option(
+        "--workload",
+        default=DEFAULT_WORKLOAD,
+        show_default=True,
+        metavar="NAME|FILE",
+        help="What is served: a built-in workload (default, long, short), or a file (docs/workloads.md).",
+    ),
+    click.option(
+        "--seed",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        help="Chooses random prompts, and the sampling seeds that the workload leaves open.",
+    ),
+    *_SIZES,
+    click.option(
+        "--mode",
+        type=click.Choice(["digest", "full"]),
+        default="digest",
+        show_default=True,
+        help="What a trace holds of logits and KV: digests, or the bits themselves.",
+    ),
+    click.option("--reread", is_flag=True, help="Read every initialised slot again after each step."),
+)
+
+json_option = click.option("--json", "json_file", type=FILE, metavar="FILE", help="Write the result as JSON, too.")
+require_option = click.option(
+    "--require",
+    multiple=True,
+    metavar="NAME>=N",
+    help="A count that must be reached, such as evictions>=1 (README.md lists the names); may be given several times.",
+)
+backend_option = _BACKEND
+
+
+def run_options(command: Command) -> Command:
+    """Add the options that say what is run, and how."""
+    for option in reversed(_RUN):
+        command = option(command)
+    return command

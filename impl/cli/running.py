@@ -1,0 +1,133 @@
+"""From a command's options to a run: everything is loaded and refused before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from vosti.impl.cli.ending import CannotRun
+from vosti.impl.cli.progress import progress
+
+if TYPE_CHECKING:
+    from vosti.impl.backend import Backend
+    from vosti.impl.checking import Run
+    from vosti.impl.engine import RequestOutput
+    from vosti.impl.options import EngineOptions
+    from vosti.impl.workload import Job, Workload
+    from vosti.refinement.entries import Header
+
+Mode = Literal["digest", "full"]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A model with a workload, and how it is served."""
+
+    model: str
+    backend: Backend
+    workload: Workload
+    jobs: tuple[Job, ...]
+    options: EngineOptions
+    seed: int
+    mode: Mode
+
+    def header(self, options: EngineOptions, mode: Mode, what: str) -> Header:
+        """The header of the trace of a run with these options."""
+        from vosti.refinement.entries import header
+
+        fields = asdict(options)
+        limits = {name: fields.pop(name) for name in ("page_size", "pages", "max_seqs", "token_budget", "reread")}
+        context = {"model": self.model, "workload": self.workload.name, "seed": self.seed, "run": what}
+        return header(self.backend.fingerprint(), **limits, options=fields, mode=mode, context=context)
+
+
+def prepare(
+    model: str, *, backend: str, workload: str, seed: int, mode: Mode, sizes: Mapping[str, int], reread: bool
+) -> Setting:
+    """Load model and workload.
+
+    Raises:
+        EngineError: for a model, a workload or an option that cannot be served, or a request that can never fit.
+    """
+    from vosti.impl import workload as workloads
+    from vosti.impl.bundled import find_checkpoint
+    from vosti.impl.checking import refuse_misfits
+    from vosti.impl.llm import open_backend
+    from vosti.impl.options import EngineOptions
+    from vosti.impl.tokenizer import Tokenizer
+
+    plan = workloads.load(workload)
+    options = EngineOptions.from_keywords(**sizes, reread=reread)
+    tokenizer = Tokenizer(check_folder(model))
+    loaded = open_backend(find_checkpoint(model), backend)
+    jobs = workloads.jobs(
+        plan,
+        vocab_size=loaded.vocab_size,
+        encode=lambda text, special: tokenizer.encode(text, special=special),
+        seed=seed,
+    )
+    refuse_misfits(loaded, jobs, options)
+    return Setting(model, loaded, plan, jobs, options, seed, mode)
+
+
+def expected_tokens(setting: Setting) -> dict[str, tuple[int, ...]]:
+    """What each request with drafts emits without them: where right drafts come from."""
+    from vosti.impl.checking import alone_options, run_alone
+
+    drafted = [job for job in setting.jobs if job.draft is not None]
+    expected: dict[str, tuple[int, ...]] = {}
+    with progress("drafts") as advance:
+        for number, job in enumerate(drafted):
+            run = run_alone(setting.backend, job, alone_options(job, number))
+            expected[job.id] = run.outputs[job.id].token_ids
+            advance(number + 1, len(drafted))
+    return expected
+
+
+def recorded(setting: Setting, path: Path, expected: Mapping[str, tuple[int, ...]]) -> tuple[str, Run]:
+    """Serve the workload and write its trace, a new file. Returns the trace's head, and the run.
+
+    Raises `RefinementError` if the trace cannot be written.
+    """
+    from vosti.impl.checking import run_together
+    from vosti.refinement.writer import TraceWriter
+
+    header = setting.header(setting.options, setting.mode, "together")
+    with TraceWriter(path, header) as tracer, progress("recording") as advance:
+        run = run_together(
+            setting.backend,
+            setting.jobs,
+            setting.options,
+            expected,
+            tracer=tracer,
+            full=setting.mode == "full",
+            on_step=lambda finished: advance(finished, len(setting.jobs)),
+        )
+    return tracer.head, run
+
+
+def check_folder(model: str) -> Path:
+    """The folder of a model. Raises `CannotRun` if there is none."""
+    from vosti.impl.bundled import BUNDLED, find_checkpoint
+
+    folder = find_checkpoint(model)
+    if not folder.is_dir():
+        what = "is no folder" if folder.exists() else "does not exist"
+        raise CannotRun(
+            f"The model {model} {what}: give a folder with config.json, tokenizer.json and safetensors, or the name of "
+            f"a bundled checkpoint ({', '.join(BUNDLED)})."
+        )
+    return folder
+
+
+def summary_of(output: RequestOutput) -> dict[str, Any]:
+    """What a request came to, as JSON types."""
+    return {
+        "prompt_tokens": len(output.prompt_token_ids),
+        "token_ids": list(output.token_ids),
+        "finish_reason": output.finish_reason,
+        "hit_tokens": output.hit_tokens,
+        "seed": output.seed,
+    }
