@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 
 from torch import Tensor
 
@@ -29,7 +30,7 @@ from vosti.impl.sampling import Logprobs, logprobs, sample_row
 from vosti.impl.settling import LiveRecord, Settled, YieldedRow, settle
 from vosti.spec.events import Tracer
 from vosti.spec.state import Domain, PageId, RequestId, Sampler, Token
-from vosti.spec.step import Action, Admit, Attach, Cancel
+from vosti.spec.step import Action, Admit, Cancel
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ class Engine:
             CapacityError: if the request can never fit, even alone.
         """
         params = params or SamplingParams()
-        name = RequestId(request_id if request_id is not None else f"request-{len(self._seen)}")
+        name = self._unused_name() if request_id is None else RequestId(request_id)
         prompt = tuple(Token(int(token)) for token in prompt_token_ids)
         self._refuse(name, prompt, params)
         seed = params.seed if params.seed is not None else 0 if params.temperature == 0 else secrets.randbits(64)
@@ -164,6 +165,10 @@ class Engine:
         )
         self._seen.add(name)
         return name
+
+    def _unused_name(self) -> RequestId:
+        names = (RequestId(f"request-{number}") for number in count(len(self._seen)))
+        return next(name for name in names if name not in self._seen)
 
     def _refuse(self, name: RequestId, prompt: tuple[Token, ...], params: SamplingParams) -> None:
         if name in self._seen:
@@ -230,7 +235,7 @@ class Engine:
         assert plan.chunks or not self._live, "the earliest request can always run: it was refused if it could not fit"
         self._pool = plan.pool
         actions += plan.actions
-        self._note_plan(plan.actions, plan.chunks)
+        self._note_plan(plan.chunks)
         self._ghost.planned(self._steps, actions)
 
         batch, result = self._forward(plan.chunks)
@@ -276,13 +281,12 @@ class Engine:
             for r, record in self._live.items()
         ]
 
-    def _note_plan(self, actions: Sequence[Action], chunks: Sequence[Chunk]) -> None:
+    def _note_plan(self, chunks: Sequence[Chunk]) -> None:
         for chunk in chunks:
             record = self._live[chunk.request]
-            if record.hit_tokens is None:
-                pages = sum(isinstance(action, Attach) and action.request == chunk.request for action in actions)
-                record = replace(record, hit_tokens=pages * self.options.page_size)
-            self._live[chunk.request] = replace(record, draft=chunk.draft)
+            # Whatever is cached before the first chunk was attached, perhaps in earlier steps that had no room for it.
+            hit_tokens = chunk.start if record.hit_tokens is None else record.hit_tokens
+            self._live[chunk.request] = replace(record, hit_tokens=hit_tokens, draft=chunk.draft)
 
     def _forward(self, chunks: Sequence[Chunk]) -> tuple[Batch | None, ForwardResult | None]:
         if not chunks:

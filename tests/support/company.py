@@ -103,6 +103,10 @@ class Run:
                 views[event.request] += tuple(zip(event.logits, event.tokens, strict=True))
         return views
 
+    def settled(self) -> tuple[SettleEvent, ...]:
+        """The states after each step, with what was settled."""
+        return tuple(event for event in self.events if isinstance(event, SettleEvent))
+
     def forwards(self) -> tuple[tuple[Row, ...], ...]:
         """The live rows of each step's forward."""
         return tuple(
@@ -228,8 +232,7 @@ def differing(company: Run, alone: Mapping[str, Run]) -> int:
 
 def assert_at_rest(run: Run) -> None:
     """Nobody lives, nobody holds a page, and every page is either free or retained."""
-    settled = [event for event in run.events if isinstance(event, SettleEvent)]
-    after = settled[-1].after
+    after = run.settled()[-1].after
     assert {} == after.requests
     assert all(page.registered and page.refcount == 0 for page in after.pages.values())
     assert set(range(run.engine.options.pages)) == set(after.free) | set(after.pages)
@@ -237,6 +240,12 @@ def assert_at_rest(run: Run) -> None:
 
 
 # ---------------------------------------------------------------- random workloads
+
+
+def tokens(*, seed: int, count: int, vocab_size: int = 11) -> tuple[int, ...]:
+    """A prompt."""
+    random = Random(seed)
+    return tuple(random.randrange(vocab_size) for _ in range(count))
 
 
 def random_workload(random: Random, *, requests: int = 10, vocab_size: int = 11, longest: int = 40) -> Workload:
