@@ -88,20 +88,18 @@ def _write(run: Run, i: int, row: Row, bits: SlotBits) -> None:
     assert r is not None
     require(run, actions.compute_guard, r)
     prefix = run.positions.compute(r, row.token, bits.finite)
-    known = seen.seen(prefix)
     first = seen.observe(prefix, bits.kv, run.place.trace, run.step)
-    page = None if row.write is None else row.write[0]
-    if first is not None:
+    if first is not None and first.answer != bits.kv:
         run.place.refute(
             "values_are_canonical",
             expected=str(first),
             actual=bits.kv,
             request=r,
-            page=page,
+            page=None if row.write is None else row.write[0],
             position=row.position,
             row=i,
         )
-    _note_finiteness(run, row, bits.kv, bits.finite, known is not None, i)
+    _note_finiteness(run, row, bits.kv, bits.finite, first is not None, i)
     run.state = actions.written(run.state, r, Value(bits.kv))
 
 
@@ -110,9 +108,8 @@ def _take(run: Run, row: Row, bits: RowBits) -> None:
     r, seen = row.request, run.observations.logits
     assert r is not None
     prefix = run.positions.prefix(r, row.position)
-    known = seen.seen(prefix)
     first = seen.observe(prefix, str(bits.logits), run.place.trace, run.step)
-    if first is not None:
+    if first is not None and first.answer != bits.logits:
         run.place.refute(
             "logits_are_canonical",
             expected=str(first),
@@ -121,7 +118,7 @@ def _take(run: Run, row: Row, bits: RowBits) -> None:
             position=row.position,
             row=bits.row,
         )
-    _note_finiteness(run, row, str(bits.logits), bits.finite, known is not None, bits.row)
+    _note_finiteness(run, row, str(bits.logits), bits.finite, first is not None, bits.row)
     run.forward.yielded[r, row.position] = bits
     run.forward.lengths[r] = last_position(run.state.requests[r]) + 1
 

@@ -63,13 +63,13 @@ class ObservedFunction(Generic[Key, Answer]):
         self._again: set[Key] = set()
 
     def observe(self, key: Key, answer: Answer, trace: str, step: int) -> Sighting | None:
-        """Take one computed value. Returns the first sighting at this argument if it was another one."""
+        """Take one computed value. Returns the first sighting at this argument, if this is not it."""
         first = self._first.get(key)
         if first is None:
             self._first[key] = Sighting(answer, trace, step)
-            return None
-        self._again.add(key)
-        return None if first.answer == answer else first
+        else:
+            self._again.add(key)
+        return first
 
     def seen(self, key: Key) -> object | None:
         """What was first observed at this argument, or None."""
@@ -108,6 +108,7 @@ class Observations:
 
         self._non_finite: set[str] = set()
         self._page_prefixes: dict[PageId, tuple[tuple[Token, ...], int]] = {}
+        self._last_slot: tuple[Page | None, int, int] = (None, 0, Prefixes.EMPTY)
 
     # ------------------------------------------------------------ finiteness
 
@@ -145,14 +146,43 @@ class Observations:
         page = s.pages[page_id]
         if slot >= len(page.tokens):
             return False
-        prefix = self.prefixes.number(page.tokens[: slot + 1], self._page_prefix(page_id, page.prefix))
+        last_page, last_slot, last_prefix = self._last_slot
+        if page is last_page and slot == last_slot + 1:  # a page's slots are mostly looked at in order
+            prefix = self.prefixes.extended(last_prefix, page.tokens[slot])
+        else:
+            prefix = self.prefixes.number(page.tokens[: slot + 1], self._page_prefix(s, page_id))
+        self._last_slot = (page, slot, prefix)
         return page.kv[slot] == self.kv.seen(prefix)
 
-    def _page_prefix(self, page_id: PageId, prefix: tuple[Token, ...]) -> int:
-        """The number of a page's prefix; remembered, since its slots are looked at one by one."""
-        remembered = self._page_prefixes.get(page_id)
-        if remembered is not None and (remembered[0] is prefix or remembered[0] == prefix):
-            return remembered[1]
-        number = self.prefixes.number(prefix)
-        self._page_prefixes[page_id] = (prefix, number)
+    def _page_prefix(self, s: State, page_id: PageId) -> int:
+        """The number of a page's prefix.
+
+        It is remembered, since a page's slots are looked at one by one; and found from the page before it, if that
+        is remembered, so that it does not cost the length of the prefix.
+        """
+        prefix = s.pages[page_id].prefix
+        number = self._remembered(page_id, prefix)
+        if number is None:
+            before = _page_before(s, page_id)
+            start = None if before is None else self._remembered(before, s.pages[before].prefix)
+            if before is not None and start is not None and prefix == s.pages[before].prefix + s.pages[before].tokens:
+                number = self.prefixes.number(s.pages[before].tokens, start)
+            else:
+                number = self.prefixes.number(prefix)
+            self._page_prefixes[page_id] = (prefix, number)
         return number
+
+    def _remembered(self, page_id: PageId, prefix: tuple[Token, ...]) -> int | None:
+        known = self._page_prefixes.get(page_id)
+        return known[1] if known is not None and (known[0] is prefix or known[0] == prefix) else None
+
+
+def _page_before(s: State, page_id: PageId) -> PageId | None:
+    """A page that may hold the tokens before a page's: its parent, or of a private page the one before in the table."""
+    page = s.pages[page_id]
+    before = page.parent
+    for r in page.holders if before is None else ():
+        table = s.requests[r].table if r in s.requests else ()
+        if page_id in table[1:]:
+            before = table[table.index(page_id) - 1]
+    return before if before in s.pages else None

@@ -1,51 +1,30 @@
-"""Valid event streams, made from the specification alone: a random walk over its actions, with an engine's habits.
+"""Random walks over the specification, run as it stands: sequences of actions whose guards hold.
 
-There is no engine and no model. The walk keeps a state of the specification, picks actions whose guards hold, and
-shows the events that an engine with this state would show. Values are digests of the prefix that they are a function
-of, as a `World` says.
+Small numbers on purpose: few pages, tokens and names, so that prefixes are shared, pages run out, and drafts are
+right by chance.
 """
 
 from __future__ import annotations
 
-import hashlib
-import math
-from array import array
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from random import Random
-from typing import Protocol
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
-from vosti.refinement.entries import Header, header
 from vosti.spec import actions
 from vosti.spec.determinism import Record
-from vosti.spec.events import (
-    Event,
-    ForwardEvent,
-    OutputEvent,
-    PageView,
-    PlanEvent,
-    Reading,
-    RowBits,
-    SettleEvent,
-    SlotBits,
-    Snapshot,
-    digest,
-)
-from vosti.spec.reference import canonical_kv, forward, sampled_token
-from vosti.spec.sampling import P_UNIT, SamplerState, sample
+from vosti.spec.reference import NON_FINITE, kernel_logits, next_sampler, sampled_token
+from vosti.spec.sampling import sampler_state
 from vosti.spec.state import (
     Domain,
-    Logits,
     PageId,
-    Request,
     RequestId,
     Sampler,
     State,
     Token,
-    Value,
+    cached_values,
     history,
     initial,
-    sequence,
 )
 from vosti.spec.step import (
     Action,
@@ -53,6 +32,7 @@ from vosti.spec.step import (
     Allocate,
     Attach,
     Cancel,
+    Compute,
     Emit,
     Evict,
     Fail,
@@ -62,456 +42,92 @@ from vosti.spec.step import (
     Propose,
     Publish,
     Retract,
-    Row,
     effect,
+    guard,
 )
 
-Tokens = tuple[Token, ...]
-
-SICK = Token(-1)
-"""A prefix that holds this token has values that are not finite (as in `vosti.spec.reference`)."""
-
-
-class World(Protocol):
-    """A model and a sampler, as functions of token sequences. All three may look at nothing else."""
-
-    def kv(self, prefix: Tokens) -> bytes:
-        """The bits of the KV pairs of the last position."""
-
-    def logits(self, history: Tokens) -> bytes:
-        """The bits of the logits after a history."""
-
-    def token(self, history: Tokens, sampler: Sampler, prompt_length: int) -> Token:
-        """The token that follows."""
-
-
-@dataclass(frozen=True)
-class HashWorld:
-    """Everything is a hash; quick."""
-
-    vocabulary: int = 50
-
-    def kv(self, prefix: Tokens) -> bytes:
-        """A hash of the prefix."""
-        return hashlib.sha256(b"kv" + array("q", prefix).tobytes()).digest()
-
-    def logits(self, history: Tokens) -> bytes:
-        """A hash of the history."""
-        return hashlib.sha256(b"logits" + array("q", history).tobytes()).digest()
-
-    def token(self, history: Tokens, sampler: Sampler, prompt_length: int) -> Token:
-        """A hash of logits and sampler."""
-        seed = self.logits(history) + repr(sampler).encode()
-        return Token(int.from_bytes(hashlib.sha256(seed).digest()[:4], "big") % self.vocabulary)
-
-
-@dataclass(frozen=True)
-class SymbolicWorld:
-    """Values are those that the specification computes without a model; their bits are their text."""
-
-    def kv(self, prefix: Tokens) -> bytes:
-        """The text of the canonical value."""
-        return repr(canonical_kv(prefix)).encode()
-
-    def logits(self, history: Tokens) -> bytes:
-        """The text of the canonical logits."""
-        return repr(forward(history)).encode()
-
-    def token(self, history: Tokens, sampler: Sampler, prompt_length: int) -> Token:
-        """The specification's own."""
-        return sampled_token(forward(history), sampler, history, prompt_length)
-
-
-@dataclass(frozen=True)
-class FloatWorld:
-    """Logits are float32 rows, and tokens are what the exact sampler draws from them: for mode "full"."""
-
-    vocabulary: int = 8
-
-    def kv(self, prefix: Tokens) -> bytes:
-        """A hash of the prefix."""
-        return HashWorld().kv(prefix)
-
-    def logits(self, history: Tokens) -> bytes:
-        """A row with a few different values, so that there are ties."""
-        noise = hashlib.sha256(b"floats" + array("q", history).tobytes()).digest()
-        row = array("f", [math.nan] * self.vocabulary if SICK in history else [b % 7 - 3.5 for b in noise[:8]])
-        return row.tobytes()
-
-    def token(self, history: Tokens, sampler: Sampler, prompt_length: int) -> Token:
-        """The exact sampler's."""
-        assert isinstance(sampler, SamplerState)
-        return Token(sample(array("f", self.logits(history)), sampler, history, prompt_length))
-
-
-@dataclass(frozen=True)
-class Habits:
-    """What the walk likes to do. Probabilities are per request and step unless said otherwise."""
-
-    page_size: int = 4
-    pages: int = 16
-    max_seqs: int = 3
-    token_budget: int = 12
-    live: int = 4
-    """At most so many live requests."""
-
-    arrive: float = 0.6
-    """A new request arrives in a step, if there is room."""
-
-    prompt: tuple[int, int] = (1, 14)
-    output: tuple[int, int] = (1, 10)
-    alphabet: int = 3
-    """Prompts are made of so many tokens, so that they often begin alike."""
-
-    domains: int = 2
-    seeds: int = 3
-    sick: float = 0.0
-    """A prompt ends with `SICK`."""
-
-    rest: float = 0.15
-    """A request gets no rows in a step."""
-
-    chunk: float = 0.3
-    """A prefill gets fewer rows than it could."""
-
-    draft: float = 0.3
-    cancel: float = 0.04
-    observe: float = 0.1
-    """Per row: its logits are taken and observed."""
-
-    padding: float = 0.5
-    """Per step: there is a padding row."""
-
-    shy: float = 0.1
-    """A full page is not published, a known page not attached."""
-
-    preempt: float = 0.03
-    """A request is preempted without need."""
-
-    reread: bool = False
-    full: bool = False
-
-
-@dataclass
-class Wish:
-    """What a request was to be, from the start."""
-
-    length: int
-    """After so many outputs it is done."""
-
-
-@dataclass
-class Share:
-    """A request's part of a forward."""
-
-    request: RequestId
-    rows: int
-
-
-@dataclass
-class SpecWalk:
-    """A walk, step by step."""
-
-    seed: int
-    habits: Habits = field(default_factory=Habits)
-    world: World = field(default_factory=HashWorld)
-    configuration: str = "made from the specification"
-
-    def __post_init__(self) -> None:
-        self.random = Random(self.seed)
-        self.state: State = initial(frozenset(map(PageId, range(self.habits.pages))), self.habits.page_size)
-        self.number = 0
-        self.steps = 0
-        self.wishes: dict[RequestId, Wish] = {}
-        self.used: dict[PageId, int] = {}
-        self.actions: list[Action] = []
-        self.readings: list[Reading] = []
-        self.outputs: dict[RequestId, OutputEvent] = {}
-
-    @property
-    def header(self) -> Header:
-        """The header of this run."""
-        habits = self.habits
-        return header(
-            {"model": self.configuration},
-            page_size=habits.page_size,
-            pages=habits.pages,
-            max_seqs=habits.max_seqs,
-            token_budget=habits.token_budget,
-            mode="full" if habits.full else "digest",
-            reread=habits.reread,
-        )
-
-    def events(self, steps: int) -> Iterator[Event]:
-        """The events of so many steps."""
-        for _ in range(steps):
-            yield from self.step()
-
-    # ------------------------------------------------------------ a step
-
-    def step(self) -> list[Event]:
-        """One step."""
-        self.outputs = {}
-        shares = self.plan()
-        plan = PlanEvent(self.steps, tuple(self.actions), tuple(self.readings))
-        forward_event, bits = self.forward(shares)
-        settled = self.settle(shares, bits)
-        events: list[Event] = [plan, forward_event, settled, *self.outputs.values()]
-        self.steps += 1
-        return events
-
-    def do(self, action: Action) -> None:
-        """Let an action happen."""
-        if isinstance(action, Attach | Evict):
-            self.readings.append(self.reading(action.page))
-        self.actions.append(action)
-        self.state = effect(self.state, action)
-
-    def reading(self, page_id: PageId) -> Reading:
-        """What a page holds."""
-        return Reading(page_id, tuple(str(value) for value in self.state.pages[page_id].kv))
-
-    def chance(self, probability: float) -> bool:
-        """Whether something happens."""
-        return self.random.random() < probability
-
-    def heard(self, r: RequestId, record: Record | None = None, ended: str | None = None) -> None:
-        """The caller hears of a request."""
-        old = self.outputs.get(r, OutputEvent(self.steps, r, (), (), None))
-        tokens = old.tokens if record is None else (*old.tokens, record.token)
-        logits = old.logits if record is None else (*old.logits, record.logits)
-        self.outputs[r] = OutputEvent(self.steps, r, tokens, logits, ended)
-
-    # ------------------------------------------------------------ plan
-
-    def plan(self) -> list[Share]:
-        """Choose the plan's actions, and each request's rows."""
-        self.actions, self.readings = [], []
-        random, habits = self.random, self.habits
-        for r in list(self.state.requests):
-            if self.chance(habits.cancel):
-                self.do(Cancel(r))
-                self.heard(r, ended="cancelled")
-        if len(self.state.requests) < habits.live and self.chance(habits.arrive):
-            self.admit()
-        shares: list[Share] = []
-        budget = habits.token_budget
-        known = {
-            (page.parent, page.tokens, page.domain): page_id
-            for page_id, page in self.state.pages.items()
-            if page.registered
-        }
-        planned: set[RequestId] = set()
-        for r in sorted(self.state.requests, key=lambda r: self.state.requests[r].arrival):
-            if budget == 0 or len(shares) == habits.max_seqs:
-                break
-            if self.chance(habits.rest):
-                continue
-            planned.add(r)
-            self.attach(r, known)
-            if self.chance(habits.preempt):
-                self.preempt_for(r, planned)
-            rows = self.rows_for(r, budget, planned, known)
-            if rows:
-                shares.append(Share(r, rows))
-                budget -= rows
-        random.shuffle(shares)
-        return shares
-
-    def admit(self) -> None:
-        """A request arrives."""
-        random, habits = self.random, self.habits
-        length = random.randint(*habits.prompt)
-        tokens = [Token(random.randrange(habits.alphabet)) for _ in range(length)]
-        if self.chance(habits.sick):
-            tokens[-1] = SICK
-        r = RequestId(f"r{self.number}")
-        sampler = SamplerState(
-            temperature=random.choice((0.0, 0.5, 1.0)),
-            top_k=0,
-            top_p=P_UNIT,
-            min_p=0,
-            seed=random.randrange(habits.seeds),
-            index=0,
-        )
-        domain = Domain(f"tenant {random.randrange(habits.domains)}")
-        longest = min(habits.output[1], habits.pages * habits.page_size - length)
-        self.wishes[r] = Wish(random.randint(min(habits.output[0], longest), longest))
-        self.do(Admit(r, tuple(tokens), Sampler(sampler), domain, self.number))
-        self.number += 1
-
-    def attach(self, r: RequestId, known: dict[tuple[PageId | None, Tokens, Domain], PageId]) -> None:
-        """Reuse pages."""
-        size = self.habits.page_size
-        while not self.chance(self.habits.shy):
-            request = self.state.requests[r]
-            tokens = history(request)[request.cached : request.cached + size]
-            page_id = known.get((request.table[-1] if request.table else None, tokens, request.domain))
-            if page_id is None or not actions.attach_guard(self.state, r, page_id):
-                return
-            self.do(Attach(r, page_id))
-            self.used[page_id] = self.steps
-
-    def preempt_for(self, r: RequestId, planned: set[RequestId]) -> bool:
-        """The last later arrival that holds pages, and for which nothing was planned, gives them back."""
-        later = [
-            (request.arrival, other)
-            for other, request in self.state.requests.items()
-            if request.table and other not in planned and request.arrival > self.state.requests[r].arrival
-        ]
-        if later:
-            self.do(Preempt(max(later)[1], r))
-        return bool(later)
-
-    def take_page(self, r: RequestId, planned: set[RequestId], known: dict[object, PageId]) -> bool:
-        """A free page joins the table, if one can be had."""
-        while True:
-            free = self.state.capacity - self.state.pages.keys()
-            if free:
-                self.do(Allocate(r, self.random.choice(sorted(free)) if len(free) < 64 else min(free)))
-                return True
-            parents = {page.parent for page in self.state.pages.values()}
-            idle = [p for p, page in self.state.pages.items() if page.registered and not page.holders]
-            leaves = [p for p in idle if p not in parents]
-            if leaves:
-                victim = min(leaves, key=lambda p: (self.used.get(p, 0), p))
-                for key in [key for key, page_id in known.items() if page_id == victim]:
-                    del known[key]
-                self.do(Evict(victim))
-            elif not self.preempt_for(r, planned):
-                return False
-
-    def rows_for(self, r: RequestId, budget: int, planned: set[RequestId], known: dict[object, PageId]) -> int:
-        """Decide on a draft, find pages, and count the rows."""
-        request = self.state.requests[r]
-        wanted = min(budget, len(sequence(request)) - request.cached)
-        if wanted > 1 and self.chance(self.habits.chunk):
-            wanted = self.random.randint(1, wanted)
-        draft: Tokens = ()
-        ready = request.draft == () and request.cached + wanted == len(history(request))
-        if ready and SICK not in history(request) and self.chance(self.habits.draft):
-            draft = self.guess(request)[: budget - wanted]
-        end = request.cached + wanted + len(draft)
-        while len(self.state.requests[r].table) * self.habits.page_size < end:
-            if not self.take_page(r, planned, known):
-                break
-        room = len(self.state.requests[r].table) * self.habits.page_size - request.cached
-        if draft and room >= wanted + len(draft):
-            self.do(Propose(r, draft))
-            return wanted + len(draft)
-        return min(wanted, room)
-
-    def guess(self, request: Request) -> Tokens:
-        """A draft: right for a while, and then perhaps wrong."""
-        tokens, sampler, length = history(request), request.sampler, self.random.randint(1, 4)
-        right = self.random.randint(0, length)
-        for k in range(length):
-            token = self.world.token(tokens, sampler, len(request.prompt))
-            if k >= right:
-                token = Token(token + 1)
-            tokens = (*tokens, token)
-            assert isinstance(sampler, SamplerState)
-            sampler = Sampler(sampler.advanced())
-        return tokens[-length:]
-
-    # ------------------------------------------------------------ forward
-
-    def forward(self, shares: list[Share]) -> tuple[ForwardEvent, dict[tuple[RequestId, int], RowBits]]:
-        """Compute the rows."""
-        rows: list[Row] = []
-        written: list[SlotBits] = []
-        logits: list[RowBits] = []
-        taken: dict[tuple[RequestId, int], RowBits] = {}
-        values: dict[str, bytes] = {}
-        for share in shares:
-            if self.chance(self.habits.padding):
-                rows.append(Row(None, Token(0), 0, None, (), 0, False))
-            request = self.state.requests[share.request]
-            tokens, last = sequence(request), len(history(request)) - 1
-            for position in range(request.cached, request.cached + share.rows):
-                i, prefix = len(rows), tokens[: position + 1]
-                finite = SICK not in prefix
-                block, offset = divmod(position, self.habits.page_size)
-                observed = position < last and self.chance(self.habits.observe)
-                wanted = position >= last or observed
-                write = (request.table[block], offset)
-                rows.append(Row(share.request, tokens[position], position, write, request.table, position + 1, wanted))
-                data = self.world.kv(prefix)
-                written.append(SlotBits(i, digest(data), finite))
-                values[digest(data)] = data
-                self.state = actions.written(self.state, share.request, Value(digest(data)))
-                if wanted:
-                    data = self.world.logits(prefix)
-                    logits.append(RowBits(i, Logits(digest(data)), finite))
-                    taken[share.request, position] = logits[-1]
-                    values[digest(data)] = data
-        shown = values if self.habits.full else {}
-        return ForwardEvent(self.steps, tuple(rows), tuple(written), tuple(logits), shown), taken
-
-    # ------------------------------------------------------------ settle
-
-    def settle(self, shares: list[Share], taken: dict[tuple[RequestId, int], RowBits]) -> SettleEvent:
-        """Judge drafts, emit, publish, end."""
-        self.actions = []
-        for share in shares:
-            r = share.request
-            last = len(history(self.state.requests[r])) - 1
-            for (owner, position), bits in taken.items():
-                if owner == r and position < last:
-                    self.do(Observe(r, position, bits.logits))
-            self.emit(r, taken)
-        return SettleEvent(self.steps, tuple(self.actions), snapshot(self.state), self.rereadings())
-
-    def emit(self, r: RequestId, taken: dict[tuple[RequestId, int], RowBits]) -> None:
-        """What becomes of one request."""
-        while True:
-            request = self.state.requests[r]
-            tokens = history(request)
-            if any(token == SICK for token in tokens[: request.cached]):
-                self.do(Fail(r))
-                self.heard(r, ended="error")
-                return
-            row = taken.get((r, len(tokens) - 1))
-            if request.cached < len(tokens) or row is None:
-                break
-            token = self.world.token(tokens, request.sampler, len(request.prompt))
-            if request.draft and request.draft[0] != token:
-                self.do(Retract(r))
-            assert isinstance(request.sampler, SamplerState)
-            record = Record(row.logits, token)
-            self.do(Emit(r, record, Sampler(request.sampler.advanced())))
-            self.heard(r, record)
-            if len(self.state.requests[r].output) == self.wishes[r].length:
-                break
-        request = self.state.requests[r]
-        for block in range(min(request.cached, len(history(request))) // self.habits.page_size):
-            if not self.state.pages[request.table[block]].registered:
-                if self.chance(self.habits.shy):
-                    break
-                self.do(Publish(r, block))
-        if len(request.output) == self.wishes[r].length:
-            self.do(Finish(r))
-            self.heard(r, ended=self.random.choice(("stop", "length")))
-
-    def rereadings(self) -> tuple[Reading, ...]:
-        """Every page in use, if they are all read again."""
-        return tuple(map(self.reading, sorted(self.state.pages))) if self.habits.reread else ()
-
-
-def snapshot(s: State) -> Snapshot:
-    """The state as an engine's own structures would show it."""
-    return Snapshot(
-        requests=dict(s.requests),
-        pages={
-            page_id: PageView(
-                registered=page.registered,
-                parent=page.parent,
-                domain=page.domain,
-                refcount=len(page.holders),
-                tokens=page.tokens,
-                indexed=page.registered,
+Guard = Callable[[State, Any], bool]
+
+SAMPLERS = tuple(Sampler(sampler_state(seed=seed)) for seed in range(2))
+DOMAINS = (Domain("a"), Domain("b"))
+NAMES = tuple(RequestId(f"r{i}") for i in range(40))
+
+
+def tokens(rng: random.Random, least: int, most: int, sick: float) -> tuple[Token, ...]:
+    """Some tokens, the last of them non-finite with probability `sick`."""
+    some = tuple(Token(rng.choice((0, 0, 0, 1))) for _ in range(rng.randint(least, most)))
+    return (*some[:-1], NON_FINITE) if some and rng.random() < sick else some
+
+
+def emission(s: State, r: RequestId) -> Emit:
+    """The emit that the kernels and the sampler determine. Needs the history cached."""
+    request = s.requests[r]
+    logits = actions.emitted_logits(s, r)
+    token = sampled_token(logits, request.sampler, history(request), len(request.prompt))
+    return Emit(r, Record(logits, token), next_sampler(request.sampler))
+
+
+def proposal(s: State, rng: random.Random) -> Action:
+    """Some action, enabled or not, with arguments of the state's own."""
+    r = rng.choice(tuple(s.requests)) if s.requests and rng.random() < 0.95 else rng.choice(NAMES)
+    page = rng.choice(sorted(s.capacity))
+    live = s.requests.get(r)
+    blocks = len(live.table) if live else 1
+    match rng.randrange(17):
+        case 0 if len(s.requests) < 3:
+            return Admit(
+                rng.choice(NAMES), tokens(rng, 1, 7, 0.25), rng.choice(SAMPLERS), rng.choice(DOMAINS), len(s.seen)
             )
-            for page_id, page in s.pages.items()
-        },
-        free=s.capacity - s.pages.keys(),
-    )
+        case 1 if rng.random() < 0.3:
+            return Propose(r, tokens(rng, 1, 3, 0.05))
+        case 2 | 3:
+            shared = sorted(page_id for page_id, used in s.pages.items() if used.registered)
+            return Attach(r, rng.choice(shared) if shared else page)
+        case 4:
+            return Allocate(r, page)
+        case 5:
+            return Evict(page)
+        case 6 | 7 | 8:
+            return Compute(r)
+        case 9 | 10:
+            return emission(s, r) if live and live.cached >= len(history(live)) else Compute(r)
+        case 11:
+            if live and (position := rng.randrange(len(history(live)))) < live.cached:
+                past = cached_values(s, r, position + 1)
+                return Observe(r, position, kernel_logits(past, history(live)[: position + 1]))
+            return Retract(r)
+        case 12 | 16:
+            return Publish(r, rng.randrange(max(1, blocks)))
+        case 13:
+            return Retract(r)
+        case 14 if rng.random() < 0.3:
+            return Preempt(r, rng.choice(tuple(s.requests) or NAMES))
+        case 15 if rng.random() < 0.3:
+            return rng.choice((Finish, Cancel))(r)
+        case 15:
+            return Fail(r)
+        case _:
+            return Compute(r)
+
+
+@dataclass(frozen=True)
+class Visit:
+    """One action of a walk, with the states before and after it."""
+
+    before: State
+    action: Any
+    after: State
+
+
+def walk(
+    rng: random.Random, actions_tried: int, *, guard: Guard = guard, effect: Callable[[State, Any], State] = effect
+) -> Iterator[Visit]:
+    """A random walk from the initial state. Tests pass other guards and effects to see what breaks."""
+    capacity = frozenset(PageId(page) for page in range(rng.randint(2, 5)))
+    s = initial(capacity, page_size=rng.randint(1, 3))
+    for _ in range(actions_tried):
+        action = proposal(s, rng)
+        if guard(s, action):
+            after = effect(s, action)
+            yield Visit(s, action, after)
+            s = after
