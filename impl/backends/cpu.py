@@ -82,6 +82,7 @@ class CpuBackend:
         shapes = {buffer.name: buffer.shape for buffer in model.plan.buffers}
         self._steps = [_Step(launch, model.parameters, shapes) for launch in model.plan.launches]
         self._windows = sorted({launch.window for launch in model.plan.launches if launch.layer is not None}, key=str)
+        self._fingerprint: dict[str, object] | None = None
         self._page_size = 0
         self._pages = 0
         self._layout = PoolLayout(0, model.plan.kv_heads)
@@ -111,7 +112,9 @@ class CpuBackend:
 
     def fingerprint(self) -> dict[str, object]:
         """The configuration W."""
-        return fingerprint(self.model, self._ops)
+        if self._fingerprint is None:
+            self._fingerprint = fingerprint(self.model, self._ops)
+        return dict(self._fingerprint)
 
     # ------------------------------------------------------------ the pool
 

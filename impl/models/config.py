@@ -250,11 +250,12 @@ def _gemma3(fields: Fields, text_half: bool) -> ModelConfig:
 
 
 def _gemma3_layer_types(fields: Fields) -> tuple[LayerType, ...]:
-    """The type of each layer: a list, or one full layer after every `pattern` − 1 sliding ones."""
+    """The type of each layer: a list, or one full layer after every `pattern` − 1 sliding ones.
+
+    `_sliding_window_pattern`, which transformers writes whatever the list says and never reads, is left alone.
+    """
     count = fields.integer("num_hidden_layers")
-    _agreeing(fields, "sliding_window_pattern", "_sliding_window_pattern")
-    spelling = "sliding_window_pattern" if fields.has("sliding_window_pattern") else "_sliding_window_pattern"
-    pattern = fields.integer(spelling, 6)
+    pattern = fields.integer("sliding_window_pattern", 6)
     periodic = ["full_attention" if (i + 1) % pattern == 0 else "sliding_attention" for i in range(count)]
     names = fields.values.get("layer_types")
     if names is None:
@@ -262,8 +263,10 @@ def _gemma3_layer_types(fields: Fields) -> tuple[LayerType, ...]:
     known: dict[str, LayerType] = {"full_attention": "full", "sliding_attention": "sliding"}
     if not isinstance(names, list) or len(names) != count or any(name not in known for name in names):
         raise fields.wrong("layer_types", f"a list of {count} names, each one of {', '.join(known)}")
-    if fields.has(spelling) and names != periodic:
-        raise CheckpointError(f"{fields.where} contradicts itself: layer_types do not follow {spelling} = {pattern}.")
+    if fields.has("sliding_window_pattern") and names != periodic:
+        raise CheckpointError(
+            f"{fields.where} contradicts itself: layer_types do not follow sliding_window_pattern = {pattern}."
+        )
     return tuple(known[name] for name in names)
 
 
