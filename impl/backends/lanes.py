@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from vosti.impl.backend import NO_SEQUENCE, Batch, Integers
+from vosti.impl.backends.torch_ops import EVERYWHERE
 from vosti.spec.numerics.attention import KEY_TILE, SPLIT_TILES, Lanes, visible, visible_tiles
 
 
@@ -64,5 +65,6 @@ def tile_splits(
     slots = np.where(live, pages * page_size + keys % page_size, layout.zeros)
     places = torch.from_numpy(layout.rows(slots))
     masks = torch.from_numpy(live)[:, :, None, None, :]
-    lanes = {tile: Lanes(places[i], masks[i]) for i, tile in enumerate(tiles)}
+    whole = live.all(axis=(1, 2))
+    lanes = {tile: Lanes(places[i], EVERYWHERE if whole[i] else masks[i]) for i, tile in enumerate(tiles)}
     return [[lanes[tile] for tile in split] for _, split in groupby(tiles, key=lambda tile: tile // SPLIT_TILES)]

@@ -14,8 +14,8 @@ from math import prod
 import torch
 from torch import Tensor
 
-ZERO = torch.zeros(())
-"""What a lane that is not live is replaced by."""
+EVERYWHERE = torch.ones((), dtype=torch.bool)
+"""The condition that holds at every place. Selecting by it takes no call, since it yields what it is given."""
 
 
 @contextmanager
@@ -106,10 +106,12 @@ class TorchOps:
 
     def any_lane(self, condition: Tensor) -> Tensor:
         """Whether any element of the last axis is true."""
-        return torch.any(condition, -1, keepdim=True)
+        return condition if condition is EVERYWHERE else torch.any(condition, -1, keepdim=True)
 
     def select(self, condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
         """x where the condition is true, y elsewhere."""
+        if condition is EVERYWHERE:
+            return self._constant(x)
         return torch.where(condition, self._constant(x), self._constant(y))
 
     def tree_sum(self, x: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from vosti.impl.backends.torch_ops import TorchOps, fixed_arithmetic
+from vosti.impl.backends.torch_ops import EVERYWHERE, TorchOps, fixed_arithmetic
 from vosti.spec.numerics import activations, norms, projections, rotary
 from vosti.spec.numerics.attention import KEY_TILE, Lanes, attention, visible
 from vosti.spec.numerics.floats import Array, Floats, array, indices
@@ -117,6 +117,16 @@ def test_moving_primitives_agree() -> None:
     assert _same(floats.join(_array(x), _array(y)), ops.join(x, y))
     assert _same(floats.any_lane(indices(condition.flatten().tolist(), 3, 4)), ops.any_lane(condition).float())
     assert _same(floats.lane_max(_array(x)), ops.lane_max(x))
+
+
+def test_a_condition_that_holds_everywhere_selects_as_any_other() -> None:
+    """The shortcut for key tiles that all rows see in full yields the bits of the selection it leaves out."""
+    ops, x = TorchOps(), torch.tensor(HOSTILE)
+    true = torch.ones_like(x, dtype=torch.bool)
+
+    assert _bits(ops.select(true, x, -1.0)) == _bits(ops.select(EVERYWHERE, x, -1.0))
+    assert ops.any_lane(EVERYWHERE) is EVERYWHERE
+    assert bool(ops.any_lane(true))
 
 
 # ---------------------------------------------------------------- opaque primitives: near the real function
