@@ -1,0 +1,10 @@
+"""From the specification's Python to first-order logic, and to the solvers.
+
+- `terms`: first-order terms, and how they are written as SMT-LIB.
+- `theory`: sequences, products and finite sets, each by a few axioms.
+- `values`: symbolic values of Python types, of any size.
+- `source`: where the text of a function is found.
+- `compiler`: statements and expressions of the subset, to symbolic values and to what they need to be defined.
+- `obligation`: what is to be proved, as one SMT-LIB script.
+- `solve`: the only module that knows a solver. It answers *proved*, *not proved*, or *gave up*.
+"""

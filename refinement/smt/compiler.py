@@ -1,0 +1,551 @@
+"""The compiler: functions of the documented subset of Python, to symbolic values.
+
+What is evaluated is the function's own text. `Compiler.run` gives its value for symbolic arguments, and what must hold
+for Python not to raise: each lookup, index, slice and division *needs* something under the conditions on its path.
+`all` and `any` need this of every element, also of those after the one that decides.
+
+The subset, construct by construct:
+
+| construct | meaning |
+| --- | --- |
+| docstring, `x = e`, `return e`, `if c: ... [else: ...]` | every path ends in a `return` |
+| `and`, `or`, `not`, `a if c else b`, comparisons in chains | conditions guard what follows them |
+| `+`, `-` on `int`; `*`, `//`, `%` | of `//` and `%` the divisor is positive |
+| `==`, `in`, `is None` | on all types; tuples, records and mappings by content |
+| `r.f`, `C(f=e, ...)`, `replace(r, f=e, ...)` | frozen dataclasses |
+| `m[k]`, `{**m, k: e}`, `{k: e for k, v in m.items() if c}` | mappings; a comprehension keeps its keys |
+| `m.get(k)`, `m.set(k, e)`, `m.delete(k)`, `m.update(n)`, `without(m, ks)` | persistent maps |
+| `t[i]`, `t[-1]`, `t[a:b]` within range, `t + u`, `tuple(e for i in range(n))` | tuples |
+| `{e}`, `a \\| b`, `a & b`, `a - b`, `frozenset(x for x in c if b)`, `len` of the latter | sets |
+| `all(...)`, `any(...)` over `range`, `enumerate`, tuples, sets, mappings and their views | quantifiers |
+| `min(a, b)`, `max(a, b)`, `len(t)`, calls of other functions of the subset | inlined |
+
+Everything else is refused, with file, line and construct: loops, recursion, lambdas, exceptions, `sum`, strings.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, is_dataclass, replace
+from typing import TypeVar
+
+from vosti.refinement.smt import terms as T
+from vosti.refinement.smt.operations import Operations
+from vosti.refinement.smt.source import Function, Sources
+from vosti.refinement.smt.terms import Term, conj, disj, neg
+from vosti.refinement.smt.values import (
+    Empty,
+    IntType,
+    Map,
+    MapType,
+    Nothing,
+    Option,
+    OptionType,
+    Pair,
+    PairType,
+    Record,
+    RecordType,
+    Refused,
+    Scalar,
+    Set,
+    SetType,
+    Tuple,
+    TupleType,
+    Type,
+    Value,
+    field_types,
+    integer_value,
+    sort_of,
+    truth_value,
+)
+
+Env = Mapping[str, Value]
+X = TypeVar("X")
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A function's value, and what it needs to be defined."""
+
+    value: Value
+    needs: tuple[Term, ...]
+
+    @property
+    def term(self) -> Term:
+        """The value, of a function whose values are single terms.
+
+        Raises:
+            Refused: if they are not.
+        """
+        if not isinstance(self.value, Scalar):
+            raise Refused(f"{type(self.value).__name__} is no single term")
+        return self.value.term
+
+
+@dataclass(frozen=True)
+class Domain:
+    """What a comprehension ranges over: distinct elements, and the names that it binds for each."""
+
+    key: Type
+    has: Callable[[Term], Term]
+    bind: Callable[[Term], tuple[Value, ...]]
+
+
+class Compiler(Operations):
+    """Compiles functions; one for each set of obligations that share symbols.
+
+    `replaced` puts other texts in the place of some functions, by qualified name.
+    """
+
+    def __init__(self, replaced: Mapping[str, ast.FunctionDef] | None = None):
+        super().__init__()
+        self.sources = Sources(replaced)
+        self.stack: list[Function] = []
+
+    # ---------------------------------------------------------------- the interface of proofs
+
+    def run(self, f: Callable[..., object], *args: Value) -> Compiled:
+        """A function's value for these arguments.
+
+        Raises:
+            Refused: with file, line and construct, if the text is outside the subset.
+        """
+        self.needs, self.path = [], []
+        value = self.call(self.sources.function(f), args)
+        return Compiled(value, tuple(self.needs))
+
+    def definition(self, f: Callable[..., object], *args: Value) -> Term:
+        """What an opaque function says of these arguments: its application equals its body. Needs its body defined."""
+        function = self.sources.function(f)
+        applied, self.needs, self.path = self.call(function, args), [], []
+        return self.equal(applied, self.call(replace(function, opaque=False), args))
+
+    def parameters(self, f: Callable[..., object]) -> tuple[tuple[str, Type], ...]:
+        """The names and types of a function's parameters."""
+        return self.sources.function(f).parameters
+
+    # ---------------------------------------------------------------- functions and statements
+
+    def where(self, node: ast.AST) -> str:
+        """File, line and text of a construct."""
+        file = self.stack[-1].module.__file__ if self.stack else "?"
+        return f"{file}:{getattr(node, 'lineno', '?')}: {ast.unparse(node).splitlines()[0]}"
+
+    def refuse(self, node: ast.AST, reason: str) -> Refused:
+        """The error for a construct."""
+        return Refused(f"{self.where(node)}: {reason}")
+
+    @contextmanager
+    def inside(self, function: Function) -> Iterator[None]:
+        """Names mean what they mean where the function is written."""
+        self.stack.append(function)
+        try:
+            yield
+        finally:
+            self.stack.pop()
+
+    @contextmanager
+    def given(self, *conditions: Term) -> Iterator[None]:
+        """What is needed is needed only if these conditions hold."""
+        self.path += conditions
+        try:
+            yield
+        finally:
+            del self.path[len(self.path) - len(conditions) :]
+
+    def deferred(self, f: Callable[[Term], X]) -> Callable[[Term], X]:
+        """f, to be evaluated later as if here; what it needs has been stated already."""
+        captured = list(self.stack)
+
+        def evaluate(term: Term) -> X:
+            needs, stack = self.needs, self.stack
+            self.needs, self.stack = [], list(captured)
+            try:
+                return f(term)
+            finally:
+                self.needs, self.stack = needs, stack
+
+        return evaluate
+
+    def call(self, function: Function, args: Iterable[Value]) -> Value:
+        """A call: inlined, or an uninterpreted function's application."""
+        if function in self.stack:
+            raise Refused(f"{function.node.name} is recursive")
+        args = list(args)
+        if len(args) != len(function.parameters):
+            raise Refused(f"{function.node.name} takes {len(function.parameters)} arguments, not {len(args)}")
+        with self.inside(function):
+            values = [self.coerce(v, ty) for v, (_, ty) in zip(args, function.parameters, strict=True)]
+            if function.opaque:
+                parts = tuple(part for v in values for part in self.reify(v))
+                return Scalar(function.result, T.apply(function.node.name, parts, sort_of(function.result)))
+            env = dict(zip((name for name, _ in function.parameters), values, strict=True))
+            return self.coerce(self.block(function.node.body, env, function.node), function.result)
+
+    def block(self, body: list[ast.stmt], env: Env, owner: ast.AST) -> Value:
+        """The value that a block returns."""
+        for index, node in enumerate(body):
+            match node:
+                case ast.Expr(value=ast.Constant()):
+                    continue
+                case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                    env = {**env, name: self.eval(value, env)}
+                case ast.Return(value=ast.expr() as value):
+                    return self.eval(value, env)
+                case ast.If(test=test, body=yes, orelse=no):
+                    condition = self.truth(test, env)
+                    with self.given(condition):
+                        first = self.block(yes, env, node)
+                    with self.given(neg(condition)):
+                        second = self.block([*no, *body[index + 1 :]], env, owner)
+                    return self.ite(condition, first, second)
+                case _:
+                    raise self.refuse(node, "this statement is outside the subset")
+        raise self.refuse(owner, "may end without a return")
+
+    # ---------------------------------------------------------------- expressions
+
+    def eval(self, node: ast.expr, env: Env) -> Value:
+        """The value of an expression.
+
+        Raises:
+            Refused: with file, line and construct.
+        """
+        try:
+            return self.expression(node, env)
+        except Refused as error:
+            raise error if ".py:" in str(error) else self.refuse(node, str(error)) from None
+
+    def truth(self, node: ast.expr, env: Env) -> Term:
+        """The truth of an expression, as `if` sees it."""
+        return self.as_bool(self.eval(node, env))
+
+    def number(self, node: ast.expr, env: Env) -> Term:
+        """An expression that is a number."""
+        return self.int_term(self.eval(node, env))
+
+    def expression(self, node: ast.expr, env: Env) -> Value:
+        """Each form of expression, by its kind."""
+        match node:
+            case ast.Constant(value=None):
+                return Nothing()
+            case ast.Constant(value=bool() as truth):
+                return truth_value(T.boolean(truth))
+            case ast.Constant(value=int() as n):
+                return integer_value(T.integer(n))
+            case ast.Name(id=name) if name in env:
+                return env[name]
+            case ast.Attribute(value=owner, attr=field):
+                record = self.plain(self.eval(owner, env))
+                if isinstance(record, Record) and field in record.fields:
+                    return record.fields[field]
+                raise Refused(f"what has no field {field}")
+            case ast.BoolOp(op=op, values=parts):
+                return truth_value(self.connected(isinstance(op, ast.And), parts, env))
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return truth_value(neg(self.truth(operand, env)))
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return integer_value(T.minus(T.integer(0), self.number(operand, env)))
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                condition = self.truth(test, env)
+                with self.given(condition):
+                    yes = self.eval(body, env)
+                with self.given(neg(condition)):
+                    no = self.eval(orelse, env)
+                return self.ite(condition, yes, no)
+            case ast.Compare(left=left, ops=ops, comparators=rights):
+                return truth_value(self.compared(left, ops, rights, env))
+            case ast.BinOp(left=left, op=op, right=right):
+                return self.binary(op, self.eval(left, env), self.eval(right, env))
+            case ast.Tuple(elts=[]) | ast.Dict(keys=[]):
+                return Empty()
+            case ast.Tuple(elts=elements):
+                items = tuple(self.eval(e, env) for e in elements)
+                return Pair(PairType(tuple(map(self.type, items))), items)
+            case ast.Set(elts=[element]):
+                only = self.eval(element, env)
+                term = self.key_term(only, self.type(only))
+                return Set(SetType(self.type(only)), lambda x: T.equal(x, term), T.TRUE)
+            case ast.Dict(keys=[None, *keys], values=[spread, *values]):
+                result = self.eval(spread, env)
+                for key, value in zip(keys, values, strict=True):
+                    if key is None:
+                        raise Refused("one mapping, then its new entries")
+                    result = self.set(self.a_map(result), self.eval(key, env), self.eval(value, env))
+                return result
+            case ast.DictComp():
+                return self.mapping_of(node, env)
+            case ast.Subscript(value=of, slice=ast.Slice(lower=lower, upper=upper, step=None)):
+                whole = self.eval(of, env)
+                length = self.length(whole)
+                lo = self.number(lower, env) if lower else T.integer(0)
+                hi = self.number(upper, env) if upper else length
+                self.need(conj(T.at_most(T.integer(0), lo), T.at_most(lo, hi), T.at_most(hi, length)))
+                return self.slice(whole, lo, hi)
+            case ast.Subscript(value=of, slice=index):
+                return self.subscript(self.plain(self.eval(of, env)), index, env)
+            case ast.Call(func=func, args=args, keywords=keywords):
+                return self.called(func, args, keywords, env)
+            case ast.Name():
+                raise Refused("this name is no parameter and no local name")
+            case _:
+                raise Refused(f"{type(node).__name__} is outside the subset")
+
+    def connected(self, conjunction: bool, parts: list[ast.expr], env: Env) -> Term:
+        """and, or: each part under the condition that those before it have not decided."""
+        found: list[Term] = []
+        for part in parts:
+            with self.given(*(found if conjunction else map(neg, found))):
+                found.append(self.truth(part, env))
+        return conj(*found) if conjunction else disj(*found)
+
+    def compared(self, left: ast.expr, ops: list[ast.cmpop], rights: list[ast.expr], env: Env) -> Term:
+        """A chain of comparisons."""
+        a, found = self.eval(left, env), list[Term]()
+        for op, right in zip(ops, rights, strict=True):
+            with self.given(*found):
+                b = self.eval(right, env)
+                found.append(self.comparison(op, a, b))
+            a = b
+        return conj(*found)
+
+    def subscript(self, of: Value, index: ast.expr, env: Env) -> Value:
+        """m[k], t[i], t[-1]."""
+        if isinstance(of, Map):
+            key = self.key_term(self.eval(index, env), of.type.key)
+            self.need(of.has(key))
+            return of.get(key)
+        if isinstance(of, Pair):
+            match index:
+                case ast.Constant(value=int() as n) if 0 <= n < len(of.items):
+                    return of.items[n]
+            raise Refused("an index of a tuple of fixed length is a number that it has")
+        i, length = self.number(index, env), self.length(of)
+        if isinstance(index, ast.UnaryOp):
+            i = T.plus(length, i)
+        self.need(T.within(i, length))
+        return self.item(of, i)
+
+    # ---------------------------------------------------------------- calls
+
+    def called(self, func: ast.expr, args: list[ast.expr], keywords: list[ast.keyword], env: Env) -> Value:
+        """A call of a function, a constructor, a method of a persistent map, or one of the functions known here."""
+        if isinstance(func, ast.Name) and func.id in env:
+            raise Refused("a function that is passed as a value")
+        found = self.sources.resolve(self.stack[-1].module, func)
+        name = func.id if isinstance(func, ast.Name) else ast.unparse(func)
+        if found is None and isinstance(func, ast.Attribute):
+            return self.method(self.a_map(self.eval(func.value, env)), func.attr, args, env)
+        if isinstance(found, type) and is_dataclass(found) and not args:
+            return self.record(RecordType(found), {}, keywords, env)
+        match name, args:
+            case "replace", [old]:
+                record = self.eval(old, env)
+                if isinstance(record, Record):
+                    return self.record(record.type, record.fields, keywords, env)
+            case (("all" | "any"), [ast.GeneratorExp() as comprehension]) if not keywords:
+                return truth_value(self.quantified(name == "all", comprehension, env))
+            case "tuple", [ast.GeneratorExp() as comprehension] if not keywords:
+                return self.tuple_of(comprehension, env)
+            case "frozenset", [ast.GeneratorExp() as comprehension] if not keywords:
+                return self.set_of(comprehension, env)
+            case (("frozenset" | "Map"), []) if not keywords:
+                return Empty()
+            case (("frozenset" | "Map"), [collection]) if not keywords:
+                value = self.eval(collection, env)
+                if isinstance(value, Set if name == "frozenset" else Map):
+                    return value
+            case "len", [collection] if not keywords:
+                return integer_value(self.length(self.eval(collection, env)))
+            case (("min" | "max"), [left, right]) if not keywords:
+                a, b = self.number(left, env), self.number(right, env)
+                return integer_value(T.ite(T.at_most(a, b), *((a, b) if name == "min" else (b, a))))
+            case "without", [mapping, keys] if not keywords:
+                return self.without(self.a_map(self.eval(mapping, env)), self.eval(keys, env))
+            case _ if callable(found) and not isinstance(found, type) and not keywords:
+                return self.call(self.sources.function(found), [self.eval(a, env) for a in args])
+        raise Refused("this call is outside the subset")
+
+    def record(self, ty: RecordType, old: Mapping[str, Value], keywords: list[ast.keyword], env: Env) -> Record:
+        """A record with some fields given, the others as before."""
+        types, new = field_types(ty), dict(old)
+        for keyword in keywords:
+            if keyword.arg not in types:
+                raise Refused(f"{ty.cls.__name__} has no field {keyword.arg}")
+            new[keyword.arg] = self.coerce(self.eval(keyword.value, env), types[keyword.arg])
+        if len(new) != len(types):
+            raise Refused(f"not all fields of {ty.cls.__name__} are given")
+        return Record(ty, new)
+
+    def method(self, m: Map, name: str, args: list[ast.expr], env: Env) -> Value:
+        """The methods of persistent maps."""
+        values = [self.eval(a, env) for a in args]
+        match name, values:
+            case "set", [key, value]:
+                return self.set(m, key, value)
+            case "delete", [key]:
+                k = self.key_term(key, m.type.key)
+                self.need(m.has(k))
+                return Map(m.type, lambda x: conj(neg(T.equal(x, k)), m.has(x)), m.get)
+            case "get", [key]:
+                k = self.key_term(key, m.type.key)
+                return Option(OptionType(m.type.value), neg(m.has(k)), m.get(k))
+            case "update", [entries]:
+                new = self.coerce(entries, m.type)
+                if isinstance(new, Map):
+                    return Map(m.type, lambda x: disj(new.has(x), m.has(x)), lambda x: self.either(new, m, x))
+        raise Refused("this method is outside the subset")
+
+    def either(self, first: Map, second: Map, key: Term) -> Value:
+        """The first mapping's entry where it has one."""
+        return self.ite(first.has(key), first.get(key), second.get(key))
+
+    # ---------------------------------------------------------------- comprehensions
+
+    @contextmanager
+    def each(self, variables: tuple[Term, ...], domain: tuple[Term, ...]) -> Iterator[None]:
+        """What is needed inside is needed of all elements of the domain."""
+        outer_needs, outer_path = self.needs, self.path
+        self.needs, self.path = [], list(domain)
+        try:
+            yield
+        finally:
+            inner, self.needs, self.path = self.needs, outer_needs, outer_path
+        for need in inner:
+            self.need(T.for_all(variables, need))
+
+    def names(self, target: ast.expr) -> list[str]:
+        """The names that a `for` binds."""
+        targets = target.elts if isinstance(target, ast.Tuple) else [target]
+        if not all(isinstance(t, ast.Name) for t in targets):
+            raise Refused("a comprehension binds plain names")
+        return [t.id for t in targets if isinstance(t, ast.Name)]
+
+    def domain(self, source: ast.expr, env: Env) -> Domain:
+        """What distinct elements a comprehension ranges over: keys, members, or what is in a tuple."""
+        view, of = "", source
+        if isinstance(source, ast.Call) and isinstance(source.func, ast.Attribute) and not source.args:
+            view, of = source.func.attr, source.func.value
+        match self.eval(of, env):
+            case Map() as m if view in ("", "items", "keys"):
+                return Domain(
+                    m.type.key,
+                    m.has,
+                    lambda k: (self.scalar(m.type.key, k), *((m.get(k),) if view == "items" else ())),
+                )
+            case Set() as s if not view:
+                return Domain(s.type.item, s.has, lambda k: (self.scalar(s.type.item, k),))
+            case Tuple(TupleType(item)) as t if not view:
+                return Domain(item, lambda k: self.member(self.scalar(item, k), t), lambda k: (self.scalar(item, k),))
+            case _:
+                raise Refused("a comprehension over what is no mapping, set or tuple")
+
+    def comprehension(
+        self, generators: list[ast.comprehension], key: ast.expr, env: Env
+    ) -> tuple[Domain, Callable[[Term], Term], Callable[[Term], Env]]:
+        """`for k in c if ...`, the element or key being k: what k ranges over, which k are chosen, and the names."""
+        if len(generators) != 1:
+            raise Refused("a comprehension with one `for`")
+        g = generators[0]
+        names, domain = self.names(g.target), self.domain(g.iter, env)
+        if not isinstance(key, ast.Name) or key.id != names[0]:
+            raise Refused("the elements or keys are those of what the comprehension ranges over")
+
+        def at(k: Term) -> Env:
+            return {**env, **dict(zip(names, domain.bind(k), strict=True))}
+
+        return domain, self.deferred(lambda k: conj(domain.has(k), self.connected(True, g.ifs, at(k)))), at
+
+    def mapping_of(self, node: ast.DictComp, env: Env) -> Value:
+        """{k: e for k, v in m.items() if c}."""
+        domain, has, at = self.comprehension(node.generators, node.key, env)
+        k = self.fresh("k", domain.key)
+        with self.each((k,), (domain.has(k),)):
+            condition = self.connected(True, node.generators[0].ifs, at(k))
+            with self.given(condition):
+                value = self.type(self.eval(node.value, at(k)))
+        return Map(MapType(domain.key, value), has, self.deferred(lambda k: self.eval(node.value, at(k))))
+
+    def set_of(self, node: ast.GeneratorExp, env: Env) -> Value:
+        """frozenset(x for x in c if b)."""
+        domain, has, at = self.comprehension(node.generators, node.elt, env)
+        k = self.fresh("k", domain.key)
+        with self.each((k,), (domain.has(k),)):
+            self.connected(True, node.generators[0].ifs, at(k))
+        return Set(SetType(domain.key), has)
+
+    def tuple_of(self, node: ast.GeneratorExp, env: Env) -> Value:
+        """tuple(e for i in range(n))."""
+        g = node.generators[0]
+        match g.iter:
+            case ast.Call(func=ast.Name(id="range"), args=[count]) if len(node.generators) == 1 and not g.ifs:
+                n = self.number(count, env)
+            case _:
+                raise Refused("a tuple of one `for`, over range(n), without a filter")
+        (name,) = self.names(g.target)
+        i = self.fresh(name, IntType())
+        with self.each((i,), tuple(T.conjuncts([T.within(i, n)]))):
+            item = self.type(self.eval(node.elt, {**env, name: integer_value(i)}))
+        # range(n) is empty for n < 0; without this, a tuple as a term would assume n ≥ 0.
+        length = T.ite(T.at_most(T.integer(0), n), n, T.integer(0))
+        at = self.deferred(lambda i: self.eval(node.elt, {**env, name: integer_value(i)}))
+        return Tuple(TupleType(item), length, at)
+
+    def quantified(self, universal: bool, node: ast.GeneratorExp, env: Env) -> Term:
+        """all(...), any(...)."""
+
+        def level(generators: list[ast.comprehension], env: Env) -> tuple[tuple[Term, ...], list[Term], Term]:
+            if not generators:
+                return (), [], self.truth(node.elt, env)
+            g = generators[0]
+            variables, domain, inner = self.bind(g, env)
+            with self.each(variables, domain):
+                condition = self.connected(True, g.ifs, inner)
+                with self.given(condition):
+                    more, conditions, value = level(generators[1:], inner)
+            return (*variables, *more), [*domain, condition, *conditions], value
+
+        variables, domain, value = level(node.generators, env)
+        if universal:
+            return T.for_all(variables, T.implies(domain, value), self.counters(variables, value))
+        return T.exists(variables, conj(*domain, value))
+
+    def bind(self, g: ast.comprehension, env: Env) -> tuple[tuple[Term, ...], tuple[Term, ...], Env]:
+        """Variables, their domain, and the names of one `for` of a quantifier."""
+        names = self.names(g.target)
+        match g.iter:
+            case ast.Call(func=ast.Name(id="range"), args=[*first, last]) if len(first) <= 1:
+                lo = self.number(first[0], env) if first else T.integer(0)
+                hi = self.number(last, env)
+                i = self.fresh(names[0], IntType())
+                return (i,), (T.at_most(lo, i), T.less(i, hi)), {**env, names[0]: integer_value(i)}
+            case ast.Call(func=ast.Name(id="enumerate"), args=[of]):
+                indexed, of_value = True, self.eval(of, env)
+            case ast.Call(func=ast.Attribute(value=of, attr="values"), args=[]):
+                m = self.a_map(self.eval(of, env))
+                k = self.fresh("key", m.type.key)
+                return (k,), (m.has(k),), {**env, names[0]: m.get(k)}
+            case ast.Name() | ast.Attribute() | ast.Subscript() | ast.Call(func=ast.Name()):
+                indexed, of_value = False, self.eval(g.iter, env)
+            case _:
+                indexed, of_value = False, Nothing()
+        if isinstance(of_value, Tuple) or (isinstance(of_value, Scalar) and isinstance(of_value.type, TupleType)):
+            i = self.fresh(names[0] if indexed else "i", IntType())
+            bound = (integer_value(i), self.item(of_value, i)) if indexed else (self.item(of_value, i),)
+            domain = tuple(T.conjuncts([T.within(i, self.length(of_value))]))
+            return (i,), domain, {**env, **dict(zip(names, bound, strict=True))}
+        collection = self.domain(g.iter, env)
+        k = self.fresh(names[0], collection.key)
+        return (k,), (collection.has(k),), {**env, **dict(zip(names, collection.bind(k), strict=True))}
+
+    def counters(self, variables: tuple[Term, ...], value: Term) -> tuple[T.Pattern, ...]:
+        """Patterns for a statement about counts: it is used where a counter is read, not wherever a key occurs.
+
+        Otherwise the witnesses of `theory.FiniteSets` would make it speak of ever new elements.
+        """
+        parts = [t for t in T.subterms([value]) if t.op == "symbol" and t.args]
+        if not any(t.name.startswith("card_") for t in parts):
+            return ()
+        return tuple((t,) for t in parts if t.sort == T.INT and t.args == variables)

@@ -1,0 +1,141 @@
+"""The solvers. This module alone knows them; it is given scripts, and gives verdicts.
+
+There are three answers. What a solver cannot prove is not thereby false: on quantified formulas it answers "unknown",
+and a counterexample is found by running the specification. Limits are the solvers' own resource counts, with fixed
+seeds and a fresh solver each time, so that a verdict depends neither on the load nor on what was asked before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from importlib.metadata import version
+
+import cvc5
+import z3
+
+
+class Answer(Enum):
+    """What came of an obligation."""
+
+    PROVED = "proved"
+    """The script is unsatisfiable."""
+
+    NOT_PROVED = "not proved"
+    """The solver came to an end without a proof."""
+
+    GAVE_UP = "gave up"
+    """The solver used up its resources."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A solver's answer."""
+
+    answer: Answer
+    seconds: float
+    """Wall time, which depends on the load and decides nothing."""
+
+    resources: int
+    """What the solver counted, of the last set of options it was tried with."""
+
+    detail: str
+    """The solver's own words."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much a solver may use for one obligation, in its own unit."""
+
+    z3: int = 6_000_000
+    cvc5: int = 1_000_000
+
+
+LIMITS = Limits()
+"""Three times what the hardest obligation of the project takes, and more."""
+
+
+Z3_OPTIONS: Mapping[str, object] = {"auto_config": False, "smt.mbqi": False, "smt.random_seed": 0}
+"""E-matching alone: a goal that is false is soon given back, instead of at the limit."""
+
+CVC5_OPTIONS: tuple[Mapping[str, str], ...] = (
+    {"user-pat": "strict"},
+    {"user-pat": "strict", "trigger-sel": "max"},
+    {"user-pat": "strict", "full-saturate-quant": "true"},
+)
+"""Tried in order. "strict": where a formula has patterns, these and no others."""
+
+
+def with_z3(script: str, limit: int) -> Verdict:
+    """Z3's verdict on a script."""
+    start = time.perf_counter()
+    solver = z3.Solver(ctx=z3.Context())
+    for option, value in Z3_OPTIONS.items():
+        solver.set(option, value)
+    solver.set("rlimit", limit)
+    solver.from_string(script)
+    result = solver.check()
+    statistics = solver.statistics()
+    resources = dict(statistics[i] for i in range(len(statistics))).get("rlimit count", 0)
+    if result == z3.unsat:
+        answer, detail = Answer.PROVED, "unsat"
+    else:
+        detail = "sat" if result == z3.sat else solver.reason_unknown()
+        answer = Answer.GAVE_UP if "resource" in detail or "canceled" in detail else Answer.NOT_PROVED
+    return Verdict(answer, time.perf_counter() - start, int(resources), detail)
+
+
+def with_cvc5(script: str, limit: int) -> Verdict:
+    """cvc5's verdict on a script: the first set of options that proves it, or the last."""
+    start = time.perf_counter()
+    answer, resources, detail = Answer.NOT_PROVED, 0, ""
+    for options in CVC5_OPTIONS:
+        solver = cvc5.Solver(cvc5.TermManager())
+        solver.setOption("rlimit-per", str(limit))
+        for option, value in options.items():
+            solver.setOption(option, value)
+        parser = cvc5.InputParser(solver)
+        parser.setStringInput(cvc5.InputLanguage.SMT_LIB_2_6, f"(set-logic ALL)\n{script}\n", "obligation")
+        symbols = parser.getSymbolManager()
+        while not (command := parser.nextCommand()).isNull():
+            command.invoke(solver, symbols)
+        result = solver.checkSat()
+        resources = int(solver.getStatistics()["resource::resourceUnitsUsed"]["value"])
+        if result.isUnsat():
+            return Verdict(Answer.PROVED, time.perf_counter() - start, resources, "unsat")
+        detail = str(result)
+        exhausted = result.isUnknown() and result.getUnknownExplanation() == cvc5.UnknownExplanation.RESOURCEOUT
+        answer = Answer.GAVE_UP if exhausted else Answer.NOT_PROVED
+    return Verdict(answer, time.perf_counter() - start, resources, detail)
+
+
+SOLVERS: Mapping[str, Callable[[str, int], Verdict]] = {"z3": with_z3, "cvc5": with_cvc5}
+
+
+def solve(script: str, solver: str, limits: Limits = LIMITS) -> Verdict:
+    """One solver's verdict on a script.
+
+    Raises:
+        ValueError: if there is no such solver.
+    """
+    if solver not in SOLVERS:
+        raise ValueError(f"no solver is called {solver!r}: {' or '.join(SOLVERS)}")
+    return SOLVERS[solver](script, {"z3": limits.z3, "cvc5": limits.cvc5}[solver])
+
+
+def identity(solver: str, limits: Limits = LIMITS) -> str:
+    """All that a verdict depends on besides the script: solver, version, options and limit."""
+    package = {"z3": "z3-solver", "cvc5": "cvc5"}[solver]
+    options = {"z3": Z3_OPTIONS, "cvc5": CVC5_OPTIONS}[solver]
+    return f"{solver} {version(package)} {options} {limits}"
+
+
+def exported(script: str, solver: str) -> str:
+    """The script as a file for the solver's own command line, with the options it needs."""
+    if solver == "z3":
+        options = [f"(set-option :{name} {str(value).lower()})" for name, value in Z3_OPTIONS.items()]
+    else:
+        options = [f"(set-option :{name} {value})" for name, value in CVC5_OPTIONS[0].items()]
+    return "\n".join([*options, "(set-logic ALL)", script, "(check-sat)", ""])
