@@ -1,0 +1,65 @@
+"""The forward phase: evaluating its computes at once equals every order.
+
+For requests a ≠ b that may both compute in a state s that satisfies Inv, t = compute(s, a):
+
+- b may compute in t exactly if it may in s;
+- b reads in t what it reads in s, so the value that it computes is the same;
+- compute(compute(s, a), b) = compute(compute(s, b), a).
+
+Neighbours in a sequence of computes of different requests may therefore change places; every order that keeps each
+request's positions in their order leads to the same state, and so does evaluating all of them on what was there before.
+"""
+
+from __future__ import annotations
+
+from vosti.proofs.book import Book, Replaced, state
+from vosti.proofs.canonical_output import computes_canonical
+from vosti.refinement.smt.obligation import Obligation
+from vosti.spec.actions import compute, compute_guard
+from vosti.spec.state import PageId, RequestId, State, cached_value
+
+
+def both_may(s: State, a: RequestId, b: RequestId) -> bool:
+    """Two requests may compute."""
+    return a != b and compute_guard(s, a) and compute_guard(s, b)
+
+
+def guard_stays(s: State, a: RequestId, b: RequestId) -> bool:
+    """Whether one may compute does not depend on the other's having done so."""
+    return compute_guard(compute(s, a), b) == compute_guard(s, b)
+
+
+def reads_the_same(s: State, a: RequestId, b: RequestId, p: int) -> bool:
+    """What one reads does not depend on the other's having computed."""
+    return not 0 <= p < s.requests[b].cached or cached_value(compute(s, a), b, p) == cached_value(s, b, p)
+
+
+def requests_agree(s: State, a: RequestId, b: RequestId, r: RequestId) -> bool:
+    """Either order leaves every request in the same place."""
+    t = compute(compute(s, a), b)
+    u = compute(compute(s, b), a)
+    return (r in t.requests) == (r in u.requests) and (r not in t.requests or t.requests[r] == u.requests[r])
+
+
+def pages_agree(s: State, a: RequestId, b: RequestId, page_id: PageId) -> bool:
+    """Either order leaves every page with the same content and holders."""
+    t = compute(compute(s, a), b)
+    u = compute(compute(s, b), a)
+    return (page_id in t.pages) == (page_id in u.pages) and (
+        page_id not in t.pages or t.pages[page_id] == u.pages[page_id]
+    )
+
+
+def obligations(replaced: Replaced | None = None) -> list[Obligation]:
+    """Two computes that stand side by side. That Inv holds in between is `vosti.proofs.inductive`."""
+    book = Book("forward_order", replaced)
+    s, a, b = state(book), book.symbol("a", RequestId), book.symbol("b", RequestId)
+    have = [*book.invariant(s), book.term(both_may, s, a, b)]
+    book.holds("guard_stays", have, guard_stays, s, a, b)
+    book.holds("reads_the_same", have, reads_the_same, s, a, b, book.symbol("p", int))
+    t, u = book.run(compute, s, a).value, book.run(compute, s, b).value
+    canonical = [book.term(computes_canonical, *where) for where in ((s, a), (s, b), (t, b), (u, a))]
+    have += [*book.invariant(t), *book.invariant(u), *canonical]
+    book.holds("requests_agree", have, requests_agree, s, a, b, book.symbol("r", RequestId))
+    book.holds("pages_agree", have, pages_agree, s, a, b, book.symbol("page", PageId))
+    return book.obligations
