@@ -81,7 +81,7 @@ class CpuBackend:
         self._ops: TensorOps = ops if ops is not None else TorchOps()
         shapes = {buffer.name: buffer.shape for buffer in model.plan.buffers}
         self._steps = [_Step(launch, model.parameters, shapes) for launch in model.plan.launches]
-        self._windows = sorted({launch.window for launch in model.plan.launches if launch.layer is not None}, key=str)
+        self._windows = {step.launch.window for step in self._steps if step.launch.operation is Operation.ATTENTION}
         self._fingerprint: dict[str, object] | None = None
         self._page_size = 0
         self._pages = 0
@@ -152,11 +152,13 @@ class CpuBackend:
             selected = self._selected(batch)
             for step in self._steps:
                 self._launch(step, tiles, selected)
-            return ForwardResult(self._logits(len(batch.logit_rows), selected), self._finite(batch))
+            finite = self._finite(batch)
+        # Copied outside of inference mode, so that the caller may do with the logits as it likes.
+        return ForwardResult(self._logits(len(batch.logit_rows), selected), finite)
 
     def _check(self, batch: Batch) -> None:
         """Raises `BatchError` for what would reach outside the model's tables or the pool."""
-        rows, (sequences, width) = len(batch.tokens), batch.tables.shape
+        rows, sequences = len(batch.tokens), len(batch.tables)
         if not self._layout.slots:
             raise BatchError("There is no pool; call allocate(pages, page_size) before the first forward.")
         if rows == 0 or rows % ROW_TILE:
@@ -167,11 +169,14 @@ class CpuBackend:
         _check_range("sequences", batch.sequences, NO_SEQUENCE, sequences)
         _check_range("tables", batch.tables, -1, self._pages)
         _check_range("logit_rows", batch.logit_rows, 0, rows)
-        for sequence in range(sequences):
-            positions = batch.positions[batch.sequences == sequence]
-            needed = positions.max(initial=-1) // self._page_size + 1
-            if needed > width or (batch.tables[sequence, :needed] < 0).any():
-                raise BatchError(f"Sequence {sequence} has no page for some position up to {positions.max()}.")
+        live = batch.sequences != NO_SEQUENCE
+        first_missing = np.pad(batch.tables < 0, ((0, 0), (0, 1)), constant_values=True).argmax(1)
+        beyond = batch.positions[live] // self._page_size >= first_missing[batch.sequences[live]]
+        if beyond.any():
+            row = int(np.flatnonzero(live)[beyond][0])
+            raise BatchError(
+                f"Sequence {batch.sequences[row]} lacks a page for some position up to {batch.positions[row]}."
+            )
 
     def _row_tile(self, batch: Batch, begin: int) -> _RowTile:
         rows = slice(begin, begin + ROW_TILE)
@@ -233,7 +238,7 @@ class CpuBackend:
         """[count, vocabulary]; the last tile's padding left out."""
         if not selected:
             return torch.empty(0, self.vocab_size)
-        return torch.cat([tile.buffers[LOGITS] for tile in selected])[:count].clone()
+        return torch.cat([tile.buffers[LOGITS] for tile in selected])[:count]
 
     def _finite(self, batch: Batch) -> np.ndarray:
         """[rows] Whether all that each row stored is finite, as read back from the pool."""

@@ -90,9 +90,13 @@ def attend(ops: Ops[A, Cache], query: A, cache: Cache, lanes: Lanes[A], scale: f
 
 
 def merge(ops: Ops[A, Cache], left: Partial[A], right: Partial[A]) -> Partial[A]:
-    """The state after two consecutive ranges of keys; exactly the other one if either saw nothing.
+    """The state after two consecutive ranges of keys: of both, or, to the bit, of the only one that saw a key.
 
-    m = max(mₗ, mᵣ)    z = zₗ · e^(mₗ − m) + zᵣ · e^(mᵣ − m)    u = uₗ · e^(mₗ − m) + uᵣ · e^(mᵣ − m)
+        m = max(mₗ, mᵣ)
+        z = zₗ · e^(mₗ − m) + zᵣ · e^(mᵣ − m)
+        u = uₗ · e^(mₗ − m) + uᵣ · e^(mᵣ − m)
+
+    l and r being the earlier and the later range.
     """
     maximum = ops.maximum(left.maximum, right.maximum)
     left_decay = ops.exp(ops.sub(left.maximum, maximum))

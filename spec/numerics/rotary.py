@@ -13,8 +13,10 @@ def angles(ops: Ops[A, Cache], cosines: A, sines: A, position: A) -> tuple[A, A]
 def rotate(ops: Ops[A, Cache], x: A, cosine: A, sine: A) -> A:
     """[..., heads, d], [..., 1, d/2] twice → [..., heads, d]: pairs (x(i), x(i + d/2)) turned by their angle.
 
-    y(i)       = x(i) · cos(i) − x(i + d/2) · sin(i)
-    y(i + d/2) = x(i + d/2) · cos(i) + x(i) · sin(i)
+        y(i)       = x(i) · cos(i) − x(i + d/2) · sin(i)
+        y(i + d/2) = x(i + d/2) · cos(i) + x(i) · sin(i)
+
+    for 0 ≤ i < d/2.
     """
     first, second = ops.halves(x)
     return ops.join(

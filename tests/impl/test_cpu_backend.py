@@ -173,16 +173,17 @@ def test_logits_come_in_the_order_asked(backend: CpuBackend) -> None:
 
 
 def test_results_belong_to_the_caller(backend: CpuBackend) -> None:
-    """A later forward does not change the logits that an earlier one returned."""
+    """A later forward does not change the logits that an earlier one returned; they are ordinary tensors."""
     sequences = random_tokens([16, 16], seed=14)
     pages = scattered_pages([16, 16], 16, seed=1)
     backend.allocate(pages.pages, 16)
     first = backend.forward(make_batch(sequences, [(0, p) for p in range(16)], pages, [15]))
     kept = first.logits.clone()
 
-    backend.forward(make_batch(sequences, [(1, p) for p in range(16)], pages, [15]))
+    second = backend.forward(make_batch(sequences, [(1, p) for p in range(16)], pages, [15]))
 
     assert torch.equal(kept, first.logits)
+    assert not second.logits.is_inference()
 
 
 def test_a_forward_changes_the_slots_it_names_and_no_others(backend: CpuBackend) -> None:
@@ -291,8 +292,8 @@ def _with(**changed: np.ndarray) -> Batch:
         ({"sequences": _column(1)}, "sequences"),
         ({"tables": np.full((1, 2), 2)}, "tables"),
         ({"logit_rows": np.array([16])}, "logit_rows"),
-        ({"positions": _column(8)}, "Sequence 0 has no page for some position up to 8"),
-        ({"tables": np.array([[0, -1]]), "positions": _column(5)}, "Sequence 0 has no page"),
+        ({"positions": _column(8)}, "Sequence 0 lacks a page for some position up to 8"),
+        ({"tables": np.array([[0, -1]]), "positions": _column(5)}, "Sequence 0 lacks a page"),
         ({"tokens": _column(*[0] * 17), "positions": _column()}, "has 16 rows, Batch.tokens 17"),
         ({"tokens": np.zeros(16, dtype=np.int32)}, "tokens must be a numpy array of int64"),
         ({"tables": np.zeros(2, dtype=np.int64)}, "tables must be a numpy array of int64 with 2 dimension"),
