@@ -249,7 +249,7 @@ def jobs(workload: Workload, *, vocab_size: int, encode: Encode, seed: int = 0) 
     result = []
     for entry in workload.entries:
         where = f"Workload {workload.name}, request {entry.id!r}"
-        own = entry.sampling.seed if entry.sampling else None
+        own = _own_seed(entry)
         job = Job(
             id=entry.id,
             prompt=_prompt(entry, workload.pieces, vocab_size, encode, seed, where),
@@ -261,6 +261,13 @@ def jobs(workload: Workload, *, vocab_size: int, encode: Encode, seed: int = 0) 
         )
         result.append(job)
     return tuple(result)
+
+
+def _own_seed(entry: Entry) -> int | None:
+    """The seed that the file fixes: greedy requests draw nothing, and have one seed so that equal ones are equal."""
+    if entry.sampling is None or (entry.sampling.temperature == 0 and entry.sampling.seed is None):
+        return 0
+    return entry.sampling.seed
 
 
 def _params(entry: Entry, seed: int) -> SamplingParams:

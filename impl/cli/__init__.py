@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import click
 
-from vosti.impl.cli.audit import audit
-from vosti.impl.cli.check import check
+from vosti.impl.cli.audit import audit_command
+from vosti.impl.cli.check import check_command
 from vosti.impl.cli.ending import Commands
-from vosti.impl.cli.generate import generate
-from vosti.impl.cli.record import record
+from vosti.impl.cli.generate import generate_command
+from vosti.impl.cli.record import record_command
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -29,5 +29,5 @@ def main() -> None:
     """
 
 
-for _command in (check, record, audit, generate):
+for _command in (check_command, record_command, audit_command, generate_command):
     main.add_command(_command)

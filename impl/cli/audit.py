@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from vosti.impl.cli.ending import CANNOT_RUN, REFINES, VIOLATION
+from vosti.impl.cli.ending import CANNOT_RUN, REFINES, VIOLATION, CannotRun
 from vosti.impl.cli.files import check_writable, write_json
 from vosti.impl.cli.parameters import FILE, json_option, require_option
 from vosti.impl.cli.progress import progress
 
 
-@click.command()
+@click.command("audit")
 @click.argument("traces", nargs=-1, required=True, type=FILE, metavar="FILE...")
 @click.option(
     "--head", "heads", multiple=True, metavar="DIGEST", help="The head of a trace; given once for each trace, in order."
@@ -23,7 +23,7 @@ from vosti.impl.cli.progress import progress
 )
 @require_option
 @json_option
-def audit(
+def audit_command(
     traces: tuple[Path, ...], heads: tuple[str, ...], every: int, require: tuple[str, ...], json_file: Path | None
 ) -> int:
     """Check each step of the traces, and that they agree with one another.
@@ -32,12 +32,15 @@ def audit(
     """
     from vosti.impl.cli.report import claim, show
     from vosti.impl.cli.requirements import parse_requirements, unmet
-    from vosti.refinement.audit import audit as audit_traces
+    from vosti.refinement.audit import audit
 
     requirements = parse_requirements(require)
     check_writable(json_file)
     with progress("auditing") as advance:
-        verdict = audit_traces(traces, head=heads or None, every=every, progress=advance)
+        verdict = audit(traces, head=heads or None, every=every, progress=advance)
+    heads_found = [summary.head for summary in verdict.traces]
+    if len(set(heads_found)) < len(heads_found):
+        raise CannotRun("A trace is given twice, and would count as two observations: give each one once.")
     missing = unmet(requirements, verdict.witnesses)
     write_json(json_file, {**json.loads(verdict.to_json()), "unmet": missing})
     for summary in verdict.traces:

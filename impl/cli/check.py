@@ -41,13 +41,13 @@ class Replays:
     differences: list[Difference]
 
 
-@click.command()
+@click.command("check")
 @click.argument("model", default=DEFAULT_MODEL)
 @run_options
 @require_option
 @click.option("--keep", type=FILE, metavar="DIR", help="Keep the traces there, in a new or empty folder.")
 @json_option
-def check(
+def check_command(
     model: str,
     backend: str,
     workload: str,
@@ -99,11 +99,14 @@ def check(
     )
     click.echo(f"alone     {len(replays.paths)} requests, {replays.steps} steps, {replays.records} records")
     show(verdict, exercised)
-    for difference in replays.differences:
-        click.echo(str(difference))
     once = verdict.keys["records"].once
     click.echo("Every record was observed at least twice." if once == 0 else f"{once} records were observed only once.")
-    click.echo(claim(verdict))
+    for difference in replays.differences:
+        click.echo(str(difference))
+    if replays.differences:
+        click.echo(f"Violated: {len(replays.differences)} of {len(replays.paths)} requests got other tokens alone.")
+    if not verdict.refines or not replays.differences:
+        click.echo(claim(verdict))
     if not verdict.refines or replays.differences:
         if keep is None:
             click.echo("Give --keep DIR to keep the traces.")

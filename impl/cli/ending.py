@@ -22,6 +22,9 @@ INTERRUPTED = 130
 ENGINE_PACKAGES = ("immutables", "numpy", "safetensors", "tokenizers", "torch")
 """What the extra `engine` installs."""
 
+NO_MEMORY = "can't allocate memory"
+"""What torch says in a RuntimeError instead of raising MemoryError."""
+
 
 class CannotRun(Exception):
     """The command cannot do what it was asked for; the message is one sentence."""
@@ -44,6 +47,8 @@ class Commands(click.Group):
             # Whoever read the output has gone. What is still buffered has nowhere to go.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = CANNOT_RUN
+        except SystemExit:
+            code = CANNOT_RUN  # how the base class ends when it meets a broken pipe, and only then
         except Exception as error:  # every command ends with a documented code
             code = complain(error)
         sys.exit(code)
@@ -52,6 +57,9 @@ class Commands(click.Group):
 def complain(error: Exception) -> int:
     """Say on stderr what went wrong; return the exit code."""
     match error:
+        case click.exceptions.NoArgsIsHelpError():
+            error.show()
+            return CANNOT_RUN
         case click.ClickException():
             sentence, code = error.format_message(), CANNOT_RUN
         case BadTrace():
@@ -61,6 +69,8 @@ def complain(error: Exception) -> int:
         case ModuleNotFoundError(name=name) if (name or "").split(".")[0] in ENGINE_PACKAGES:
             sentence = f"This command needs the engine, and {name} is not installed: pip install 'vosti[engine]'."
             code = CANNOT_RUN
+        case MemoryError() | RuntimeError() if isinstance(error, MemoryError) or NO_MEMORY in str(error):
+            sentence, code = "There is not enough memory: make the pool smaller (--pages, --page-size).", CANNOT_RUN
         case OSError(filename=str() as filename, strerror=str() as reason):
             sentence, code = f"{filename}: {reason}.", CANNOT_RUN
         case _:

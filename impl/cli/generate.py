@@ -9,7 +9,7 @@ from vosti.impl.cli.parameters import backend_option
 from vosti.impl.cli.running import check_folder
 
 
-@click.command()
+@click.command("generate")
 @click.argument("model")
 @click.option("-p", "--prompt", required=True, help="The text to continue.")
 @click.option("--max-tokens", type=int, default=128, show_default=True, help="How many tokens, at most.")
@@ -20,7 +20,7 @@ from vosti.impl.cli.running import check_folder
 @click.option("--seed", type=int, help="Of the sampler; drawn if it is missing, and told on stderr.")
 @click.option("--ignore-eos", is_flag=True, help="Go on after an end-of-sequence token.")
 @backend_option
-def generate(
+def generate_command(
     model: str,
     prompt: str,
     max_tokens: int,

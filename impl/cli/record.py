@@ -12,12 +12,12 @@ from vosti.impl.cli.parameters import FILE, json_option, run_options
 from vosti.impl.cli.running import Mode, expected_tokens, prepare, recorded, summary_of
 
 
-@click.command()
+@click.command("record")
 @click.argument("model")
 @click.option("-o", "--output", type=FILE, required=True, metavar="FILE", help="Where the trace goes; a new file.")
 @run_options
 @json_option
-def record(
+def record_command(
     model: str,
     output: Path,
     backend: str,

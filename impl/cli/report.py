@@ -19,28 +19,29 @@ FUNCTIONS = {
 
 
 def show(verdict: Verdict, exercised: Mapping[str, int]) -> None:
-    """Print a verdict, its violations first, the claim last.
+    """Print what was checked, and what was found.
 
     Args:
         verdict: of an audit.
         exercised: the witness counts to show.
     """
-    for summary in verdict.traces:
-        if summary.cut_off:
-            click.echo(f"incomplete: {summary.cut_off}")
-    for violation in verdict.violations:
-        click.echo("\nNot a run of the specification:")
-        click.echo(str(violation))
     click.echo()
     counts = [(name, str(exercised[name] or "not exercised"), what) for name, what in WITNESSES.items()]
     _table([("exercised", "", ""), *counts])
     click.echo()
     keys = [(what, str(verdict.keys[name].twice), str(verdict.keys[name].once)) for name, what in FUNCTIONS.items()]
     _table([("observed", "at least twice", "once"), *keys])
-    click.echo("\nassumed")
-    for sentence in verdict.assumed:
-        click.echo(f"- {sentence}")
     click.echo()
+    if verdict.refines:
+        click.echo("assumed")
+        for sentence in verdict.assumed:
+            click.echo(f"- {sentence}")
+        click.echo()
+    for violation in verdict.violations:
+        click.echo(f"Not a run of the specification:\n{violation}\n")
+    for summary in verdict.traces:
+        if summary.cut_off:
+            click.echo(f"incomplete: {summary.cut_off}\n")
 
 
 def claim(verdict: Verdict) -> str:

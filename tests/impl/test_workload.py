@@ -117,16 +117,18 @@ def test_random_pieces_are_the_same_on_every_machine() -> None:
 
 
 def test_seeds_that_are_left_open_depend_on_run_and_request() -> None:
-    """Each request gets a seed of its own, another one for each run seed; a seed that is given stands."""
+    """Each request gets a seed of its own, another one for each run seed; a given one stands, a greedy one is 0."""
     requests = (
         entry(sampling={}),
         entry(id="b", sampling={}),
         entry(id="c", sampling={"seed": 5}),
+        entry(id="d"),
+        entry(id="e", sampling={"temperature": 0}),
     )
     zero = [job.params.seed for job in made(*requests)]
     one = [job.params.seed for job in made(*requests, seed=1)]
 
-    assert [5, 5] == [zero[2], one[2]]
+    assert [5, 0, 0] == zero[2:] == one[2:]
     assert 4 == len({*zero[:2], *one[:2]})
 
 

@@ -1,0 +1,145 @@
+"""`vosti check` on both bundled checkpoints, with a pool that is short of pages."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import vosti.impl.cli.check as check
+from command_line import SMALL, vosti
+from vosti.impl.backend import Batch, ForwardResult
+from vosti.impl.backends.cpu import CpuBackend
+from vosti.impl.bundled import BUNDLED
+from vosti.impl.cli.requirements import PROMISED
+from vosti.impl.engine import Engine, RequestOutput
+
+SIZES = {"page_size": 4, "pages": 12, "max_seqs": 8, "token_budget": 16}
+"""What `SMALL` asks for."""
+
+
+@pytest.mark.parametrize("model", BUNDLED)
+def test_both_checkpoints_refine(model: str, tmp_path: Path) -> None:
+    """The short workload exercises everything, every step refines, and every record was observed at least twice."""
+    result, traces = tmp_path / "result.json", tmp_path / "traces"
+    ended = vosti("check", model, *SMALL, "--json", result, "--keep", traces, "--require", "hits>=2")
+    found = json.loads(result.read_text())
+    exercised = found["exercised"]
+
+    assert (0, "") == (ended.code, ended.err), ended.out
+    assert found["refines"]
+    assert [] == [name for name, least in PROMISED.items() if exercised[name] < least]
+    assert (0, exercised["records"]) == (found["audit"]["keys"]["records"]["once"], found["audit"]["records"] // 2)
+    assert exercised["records"] == sum(len(one["token_ids"]) for one in found["requests"].values())
+    assert "Every record was observed at least twice.\nRefines: " in ended.out
+    assert ended.out.endswith("had one value each.\n")
+    assert 11 == len(list(traces.iterdir()))
+    assert 0 == vosti("audit", *traces.iterdir()).code
+
+
+def test_runs_alone_differ_in_all_that_must_not_matter(tmp_path: Path) -> None:
+    """Each run alone has an engine of its own: other page sizes and budgets, poisoned pages, permuted."""
+    traces = tmp_path / "traces"
+    assert 0 == vosti("check", "tiny-llama3", *SMALL, "--keep", traces).code
+    headers = [json.loads(path.open().readline())["header"] for path in sorted(traces.glob("alone-*"))]
+
+    assert {1, 4, 16, 64} == {header["page_size"] for header in headers}
+    assert {64, 16, 31} == {header["token_budget"] for header in headers}
+    assert 10 == len({header["options"]["page_seed"] for header in headers} - {0})
+    assert all(header["options"]["poison"] and not header["options"]["prefix_caching"] for header in headers)
+    assert 1 == len({header["fingerprint"] for header in headers})
+
+
+def test_the_default_workload_must_exercise_what_it_promises(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With default options a count of zero ends with 2; with others it is only said."""
+    monkeypatch.setattr("vosti.impl.cli.requirements.PROMISED", {"failures": 1, "evictions": 1})
+    monkeypatch.setattr(check, "PRESSURE", SIZES)
+    monkeypatch.setattr(check, "DEFAULT_WORKLOAD", "short")
+    as_default, seeded = vosti("check", "tiny-llama3", *SMALL), vosti("check", "tiny-llama3", *SMALL, "--seed", "1")
+
+    assert (2, "vosti: Required and not met: failures>=1 (there are 0).\n") == (as_default.code, as_default.err)
+    assert (0, "") == (seeded.code, seeded.err)
+    assert "failures                not exercised" in seeded.out
+
+
+def test_an_unmet_requirement_is_no_violation() -> None:
+    """The run refines, and the exit code says that it was not the run that was asked for."""
+    ended = vosti("check", "tiny-llama3", *SMALL, "--require", "evictions>=1", "--require", "preemptions >= 100000")
+
+    assert 2 == ended.code
+    assert "Refines: " in ended.out
+    assert ended.err.startswith("vosti: Required and not met: preemptions>=100000 (there are ")
+    assert "evictions" not in ended.err
+
+
+Forward = Callable[[CpuBackend, Batch], ForwardResult]
+
+
+def test_company_that_changes_a_bit_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logits that depend on how many requests run beside them make the check fail, with a report of where."""
+    honest: Forward = CpuBackend.forward
+
+    def forward(self: CpuBackend, batch: Batch) -> ForwardResult:
+        result = honest(self, batch)
+        return replace(result, logits=result.logits * (1 + 2.0**-20 * (len(batch.tables) > 2)))
+
+    monkeypatch.setattr(CpuBackend, "forward", forward)
+    result = tmp_path / "result.json"
+    ended = vosti("check", "tiny-llama3", *SMALL, "--json", result)
+    found = json.loads(result.read_text())
+
+    assert (1, "") == (ended.code, ended.err)
+    assert "logits_are_canonical" == found["audit"]["violations"][0]["check"]
+    assert not found["refines"]
+    assert "check     logits_are_canonical: " in ended.out
+    assert "Violated: " in ended.out
+    assert ended.out.endswith("Give --keep DIR to keep the traces.\n")
+
+
+def test_a_slot_that_nobody_wrote_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read of an unwritten slot meets NaN in a run alone, and is caught there."""
+    honest: Forward = CpuBackend.forward
+
+    def forward(self: CpuBackend, batch: Batch) -> ForwardResult:
+        result = honest(self, batch)
+        free = sorted(set(range(self._pages)) - set(batch.tables.flatten().tolist()))
+        extra = self._pool[0, 0, 0, free[-1] * self._page_size] if free else torch.zeros(1)
+        return replace(result, logits=result.logits + extra.sum() * 0)
+
+    monkeypatch.setattr(CpuBackend, "forward", forward)
+
+    assert 1 == vosti("check", "tiny-llama3", *SMALL).code
+
+
+def test_tokens_that_change_on_their_way_to_the_caller_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the caller gets in company is compared with what it gets alone, also where no trace can see it."""
+    honest = Engine.step
+
+    def step(self: Engine) -> list[RequestOutput]:
+        outputs = honest(self)
+        if len(outputs) > 1:
+            first, second, *rest = outputs
+            outputs = [
+                replace(first, token_ids=second.token_ids),
+                replace(second, token_ids=first.token_ids),
+                *rest,
+            ]
+        return outputs
+
+    monkeypatch.setattr(Engine, "step", step)
+    ended = vosti("check", "tiny-llama3", *SMALL)
+
+    assert 1 == ended.code
+    assert "requests got other tokens alone." in ended.out
+    assert "Refines" not in ended.out
+
+
+def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:
+    """Traces are kept where nothing else is: no old trace is mistaken for a new one."""
+    (tmp_path / "together.trace").touch()
+    ended = vosti("check", "--keep", tmp_path)
+
+    assert 2 == ended.code
+    assert f"vosti: {tmp_path} is not an empty folder: give one that is, or that does not exist.\n" == ended.err
