@@ -157,7 +157,9 @@ def audit(
             report = None if progress is None else _reporter(progress, done, total, reader)
             summaries.append(_check(reader, checker, report))
         served += _served(checker, summaries[-1])
+        domains = max(counts["domains"], checker.run.witnesses.counts["domains"])
         counts.update(checker.run.witnesses.counts)
+        counts["domains"] = domains  # a replay brings no domain of its own
         done += reader.size
     if progress is not None:
         progress(total, total)

@@ -33,9 +33,10 @@ def record(path: Path, page_size: int, steps: int) -> None:
         token_budget=64,
         live=8,
         arrive=1.0,
-        prompt=(64, 448),
-        output=(32, 64),
-        alphabet=1,
+        prompt=(64, 384),
+        output=(64, 128),
+        alphabet=2,
+        stems=4,
         cancel=0.002,
         preempt=0.002,
         rest=0.02,
@@ -58,9 +59,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace"
         record(path, options.page_size, options.steps)
-        started = time.perf_counter()
+        started = time.process_time()
         verdict = audit([path])
-        seconds = time.perf_counter() - started
+        seconds = time.process_time() - started
         size = path.stat().st_size
     rate = verdict.steps / seconds
     print(verdict)

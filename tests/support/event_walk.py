@@ -165,6 +165,9 @@ class Habits:
     alphabet: int = 3
     """Prompts are made of so many tokens, so that they often begin alike."""
 
+    stems: int = 0
+    """If any: half of the prompts begin with one of so many long texts, in part."""
+
     domains: int = 2
     seeds: int = 3
     sick: float = 0.0
@@ -325,6 +328,10 @@ class EventWalk:
         random, habits = self.random, self.habits
         length = random.randint(*habits.prompt)
         tokens = [Token(random.randrange(habits.alphabet)) for _ in range(length)]
+        if habits.stems and self.chance(0.5):
+            stem = Random(random.randrange(habits.stems))
+            shared = random.randint(1, length)
+            tokens[:shared] = [Token(stem.randrange(habits.alphabet)) for _ in range(shared)]
         if self.chance(habits.sick):
             tokens[-1] = SICK
         r = RequestId(f"r{self.number}")
