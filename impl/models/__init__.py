@@ -1,6 +1,7 @@
 """Models: from a checkpoint folder to weights and a launch plan.
 
-1. `vosti.impl.models.config`: config.json, in the spellings of transformers 4 and 5, as one description of a decoder.
+1. `vosti.impl.models.config`, over `fields` and `rope_config`: config.json, in the spellings of transformers 4 and 5,
+   as one description of a decoder.
 2. `vosti.impl.models.rope`: inverse frequencies and the tables of rotary position embedding.
 3. `vosti.impl.models.safetensors`: a strict reader of safetensors files, single or sharded.
 4. `vosti.impl.models.plan`: the forward as data.

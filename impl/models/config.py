@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from vosti.impl.errors import CheckpointError, UnsupportedModelError
 from vosti.impl.models.fields import Fields, read_json_object
+from vosti.impl.models.rope_config import Rope, read_rope
 
 Family = Literal["llama3", "gemma3"]
 
@@ -27,13 +28,6 @@ ARCHITECTURES: dict[str, tuple[Family, str]] = {
 }
 """Supported architectures, each with its family and its `model_type`; of the last one the text half is used."""
 
-ROPE_FIELDS: dict[str, tuple[str, ...]] = {
-    "default": (),
-    "linear": ("factor",),
-    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
-}
-"""Supported rope types and the fields, beside the base frequency, that each needs."""
-
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "attention_bias": (False,),
     "mlp_bias": (False,),
@@ -46,16 +40,11 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 """Features that are not computed here, with the values (beside null) that switch each of them off."""
 
 
-@dataclass(frozen=True)
-class Rope:
-    """Rotary position embedding of one layer type."""
+MOST_LAYERS = 1000
+"""More layers than any model has: a larger number is a mistake, to be found before a plan of that length is made."""
 
-    kind: str
-    theta: float
-    factor: float = 1.0
-    low_frequency_factor: float = 1.0
-    high_frequency_factor: float = 1.0
-    original_positions: int = 1
+MOST_POSITIONS = 2**20
+"""Positions that are offered at most, whatever a config says: each takes a row in the tables of rotary embedding."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +110,7 @@ def _architecture(fields: Fields) -> tuple[Family, bool]:
     model_type = fields.text("model_type")
     if names is None:
         names = [name for name, (_, expected) in ARCHITECTURES.items() if expected == model_type]
-    if not isinstance(names, list) or len(names) != 1 or names[0] not in ARCHITECTURES:
+    if not isinstance(names, list) or len(names) != 1 or names[0] not in list(ARCHITECTURES):
         named = names or model_type
         raise UnsupportedModelError(
             f"{fields.where}: architecture {named!r} is not supported; supported are {', '.join(ARCHITECTURES)}."
@@ -146,19 +135,9 @@ def _refuse_features(fields: Fields) -> None:
         value = fields.values.get(name)
         if value is not None and not any(value is off or value == off for off in neutral):
             raise UnsupportedModelError(f"{fields.where}: {name} = {value!r} is not supported.")
-    dtype = _agreeing(fields, "dtype", "torch_dtype")
+    dtype = fields.agreeing("dtype", "torch_dtype")
     if dtype not in (None, "bfloat16", "float16", "float32"):
         raise UnsupportedModelError(f"{fields.where}: dtype {dtype!r} is not supported.")
-
-
-def _agreeing(fields: Fields, *names: str) -> Any:
-    """The one value that the present ones of several spellings have. Raises `CheckpointError` if they differ."""
-    present = {name: fields.values[name] for name in names if fields.has(name)}
-    values = list(present.values())
-    if any(value != values[0] for value in values):
-        found = " but ".join(f"{name} = {value!r}" for name, value in present.items())
-        raise CheckpointError(f"{fields.where} contradicts itself: {found}.")
-    return values[0] if values else None
 
 
 def _common(fields: Fields, family: Family, **chosen: Any) -> ModelConfig:
@@ -197,7 +176,7 @@ def _llama3(fields: Fields) -> ModelConfig:
     if not fields.has("head_dim") and hidden % heads:
         raise CheckpointError(f"{fields.where}: hidden_size = {hidden} is not a multiple of {heads} heads.")
     head_dim = fields.integer("head_dim", hidden // heads)
-    rope = _rope(fields, fields.object("rope_parameters"), fields.object("rope_scaling"), "rope_theta", 10_000.0)
+    rope = read_rope(fields, fields.object("rope_parameters"), fields.object("rope_scaling"), "rope_theta", 10_000.0)
     return _common(
         fields,
         "llama3",
@@ -208,11 +187,11 @@ def _llama3(fields: Fields) -> ModelConfig:
         attention_scale=head_dim**-0.5,
         embedding_scale=None,
         final_softcap=None,
-        layer_types=("full",) * fields.integer("num_hidden_layers"),
+        layer_types=("full",) * fields.integer("num_hidden_layers", most=MOST_LAYERS),
         window=None,
         rope={"full": rope},
         tied_head=fields.flag("tie_word_embeddings", False),
-        max_positions=fields.integer("max_position_embeddings", 2048),
+        max_positions=min(fields.integer("max_position_embeddings", 2048), MOST_POSITIONS),
         text_half=False,
     )
 
@@ -226,8 +205,10 @@ def _gemma3(fields: Fields, text_half: bool) -> ModelConfig:
             raise UnsupportedModelError(f"{new.where}: {name!r} is not a layer type.")
     none = Fields({}, fields.where)
     rope = {
-        "full": _rope(fields, new.object("full_attention"), fields.object("rope_scaling"), "rope_theta", 1_000_000.0),
-        "sliding": _rope(fields, new.object("sliding_attention"), none, "rope_local_base_freq", 10_000.0),
+        "full": read_rope(
+            fields, new.object("full_attention"), fields.object("rope_scaling"), "rope_theta", 1_000_000.0
+        ),
+        "sliding": read_rope(fields, new.object("sliding_attention"), none, "rope_local_base_freq", 10_000.0),
     }
     sliding = "sliding" in layer_types
     return _common(
@@ -244,7 +225,7 @@ def _gemma3(fields: Fields, text_half: bool) -> ModelConfig:
         window=fields.integer("sliding_window", 4096) if sliding else None,
         rope={kind: rope[kind] for kind in rope if kind in layer_types},
         tied_head=fields.flag("tie_word_embeddings", True),
-        max_positions=fields.integer("max_position_embeddings", 131_072),
+        max_positions=min(fields.integer("max_position_embeddings", 131_072), MOST_POSITIONS),
         text_half=text_half,
     )
 
@@ -254,60 +235,20 @@ def _gemma3_layer_types(fields: Fields) -> tuple[LayerType, ...]:
 
     `_sliding_window_pattern`, which transformers writes whatever the list says and never reads, is left alone.
     """
-    count = fields.integer("num_hidden_layers")
+    count = fields.integer("num_hidden_layers", most=MOST_LAYERS)
     pattern = fields.integer("sliding_window_pattern", 6)
     periodic = ["full_attention" if (i + 1) % pattern == 0 else "sliding_attention" for i in range(count)]
     names = fields.values.get("layer_types")
     if names is None:
         names = periodic
     known: dict[str, LayerType] = {"full_attention": "full", "sliding_attention": "sliding"}
-    if not isinstance(names, list) or len(names) != count or any(name not in known for name in names):
+    if not isinstance(names, list) or len(names) != count or any(name not in list(known) for name in names):
         raise fields.wrong("layer_types", f"a list of {count} names, each one of {', '.join(known)}")
     if fields.has("sliding_window_pattern") and names != periodic:
         raise CheckpointError(
             f"{fields.where} contradicts itself: layer_types do not follow sliding_window_pattern = {pattern}."
         )
     return tuple(known[name] for name in names)
-
-
-def _rope(fields: Fields, new: Fields, old: Fields, theta_name: str, default_theta: float) -> Rope:
-    """One layer type's rope, from transformers 5's object, the older scaling object, and the older base frequency."""
-    for name, value in new.values.items():
-        if value is not None and old.has(name) and old.values[name] != value:
-            raise CheckpointError(f"{new.where}: {name} = {value!r}, but {old.where} says {old.values[name]!r}.")
-    stated = {name: value for name, value in new.values.items() if value is not None}
-    merged = Fields({**old.values, **stated}, new.where if stated else old.where)
-    kind = _agreeing(merged, "rope_type", "type") or "default"
-    if kind not in ROPE_FIELDS:
-        raise UnsupportedModelError(
-            f"{merged.where}: rope type {kind!r} is not supported; supported are {', '.join(ROPE_FIELDS)}."
-        )
-    _refuse_features(merged)
-    allowed = {"rope_type", "type", "rope_theta", "partial_rotary_factor", *ROPE_FIELDS[kind]}
-    for name in merged.values:
-        if merged.has(name) and name not in allowed:
-            raise UnsupportedModelError(f"{merged.where}: {name} is not supported with rope type {kind!r}.")
-    if merged.has("rope_theta") and fields.has(theta_name) and merged.values["rope_theta"] != fields.values[theta_name]:
-        raise CheckpointError(
-            f"{merged.where}: rope_theta = {merged.values['rope_theta']!r}, but {theta_name} = "
-            f"{fields.values[theta_name]!r}."
-        )
-    theta = merged.number("rope_theta") if merged.has("rope_theta") else fields.number(theta_name, default_theta)
-    if kind == "default":
-        return Rope(kind, theta)
-    if kind == "linear":
-        return Rope(kind, theta, merged.number("factor"))
-    rope = Rope(
-        kind,
-        theta,
-        merged.number("factor"),
-        merged.number("low_freq_factor"),
-        merged.number("high_freq_factor"),
-        merged.integer("original_max_position_embeddings"),
-    )
-    if rope.low_frequency_factor >= rope.high_frequency_factor:
-        raise CheckpointError(f"{merged.where}: low_freq_factor must be below high_freq_factor.")
-    return rope
 
 
 def _with_eos(config: ModelConfig, folder: Path, fallbacks: list[Fields]) -> ModelConfig:

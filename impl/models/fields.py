@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vosti.impl.errors import CheckpointError
+
+LARGEST = sys.float_info.max
+"""The largest finite number."""
 
 
 class DuplicateKey(ValueError):
@@ -56,19 +60,31 @@ class Fields:
         found = f"not {self.values[name]!r}" if name in self.values else "and is missing"
         return CheckpointError(f"{self.where}: {name} must be {wanted}, {found}.")
 
-    def integer(self, name: str, default: int | None = None, *, least: int = 1) -> int:
-        """An integer ≥ `least`; `default` if absent, and without one the field is required."""
+    def agreeing(self, *names: str) -> Any:
+        """The one value that the present ones of several spellings have; None if none is present.
+
+        Raises `CheckpointError` if they differ.
+        """
+        present = {name: self.values[name] for name in names if self.has(name)}
+        values = list(present.values())
+        if any(value != values[0] for value in values):
+            found = " but ".join(f"{name} = {value!r}" for name, value in present.items())
+            raise CheckpointError(f"{self.where} contradicts itself: {found}.")
+        return values[0] if values else None
+
+    def integer(self, name: str, default: int | None = None, *, most: int = 2**40) -> int:
+        """An integer from 1 to `most`; `default` if absent, and without one the field is required."""
         value = self.values.get(name)
         value = default if value is None else value
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise self.wrong(name, f"an integer of at least {least}")
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+            raise self.wrong(name, f"an integer from 1 to {most}")
         return value
 
     def number(self, name: str, default: float | None = None) -> float:
         """A finite number above 0; `default` if absent, and without one the field is required."""
         value = self.values.get(name)
         value = default if value is None else value
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LARGEST:
             raise self.wrong(name, "a finite number above 0")
         return float(value)
 

@@ -10,7 +10,7 @@ import math
 
 import torch
 
-from vosti.impl.models.config import Rope
+from vosti.impl.models.rope_config import Rope
 
 
 def inverse_frequencies(rope: Rope, head_dim: int) -> torch.Tensor:

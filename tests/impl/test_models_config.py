@@ -12,8 +12,9 @@ import pytest
 from checkpoint_files import TINY_CONFIG, bundled_config, copy_bundled, write_folder
 from forwards import CHECKPOINTS, NAMES
 from vosti.impl.errors import CheckpointError, EngineError, UnsupportedModelError
-from vosti.impl.models.config import ModelConfig, Rope, load_config
+from vosti.impl.models.config import ModelConfig, load_config
 from vosti.impl.models.model import Model, load_tokenizer
+from vosti.impl.models.rope_config import Rope
 
 LLAMA3_ROPE = {
     "rope_type": "llama3",
@@ -154,6 +155,11 @@ def test_llama_defaults(tmp_path: Path) -> None:
     assert {"full": Rope("default", 10_000.0)} == config.rope
 
 
+def test_endless_contexts_are_cut(tmp_path: Path) -> None:
+    """A config that promises more positions than tables are made for is read, and offers fewer."""
+    assert 2**20 == _llama(tmp_path, max_position_embeddings=10**9).max_positions
+
+
 def test_a_null_field_is_an_absent_one(tmp_path: Path) -> None:
     """`"rope_scaling": null` and the like, as many files have them, mean nothing."""
     fields = {**TINY_CONFIG, "rope_scaling": None, "head_dim": None, "quantization_config": None, "mlp_bias": None}
@@ -221,6 +227,7 @@ def test_contradictions_in_llama_are_refused(tmp_path: Path, changed: dict[str, 
         ({"sliding_window_pattern": 3}, "layer_types do not follow sliding_window_pattern = 3"),
         ({"layer_types": ["full_attention"] * 5}, "layer_types must be a list of 6 names"),
         ({"layer_types": ["chunked_attention"] * 6}, "layer_types must be a list of 6 names"),
+        ({"layer_types": [["full_attention"]] * 6}, "layer_types must be a list of 6 names"),
         ({"layer_types": "full_attention"}, "layer_types must be a list of 6 names"),
         ({"rope_local_base_freq": 20_000.0}, "rope_theta = 10000.0, but rope_local_base_freq = 20000.0"),
         ({"rope_theta": 10_000.0}, "rope_theta = 1000000.0, but rope_theta = 10000.0"),
@@ -241,6 +248,8 @@ def test_contradictions_in_gemma_are_refused(tmp_path: Path, changed: dict[str, 
         ({"architectures": ["MistralForCausalLM"]}, "architecture ['MistralForCausalLM'] is not supported"),
         ({"architectures": ["LlamaForCausalLM", "Other"]}, "architecture ['LlamaForCausalLM', 'Other']"),
         ({"architectures": []}, "architecture"),
+        ({"architectures": [["LlamaForCausalLM"]]}, "architecture"),
+        ({"rope_scaling": {"rope_type": ["linear"], "factor": 2.0}}, "rope type ['linear'] is not supported"),
         ({"architectures": None, "model_type": "qwen3"}, "architecture 'qwen3' is not supported"),
         ({"attention_bias": True}, "attention_bias = True is not supported"),
         ({"mlp_bias": True}, "mlp_bias = True is not supported"),
@@ -260,7 +269,10 @@ def test_contradictions_in_gemma_are_refused(tmp_path: Path, changed: dict[str, 
             {"rope_parameters": {"rope_type": "default", "factor": 2.0}},
             "factor is not supported with rope type",
         ),
-        ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.25}}, "partial_rotary_factor = 0.25"),
+        (
+            {"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.25}},
+            "partial_rotary_factor is not supported",
+        ),
     ],
 )
 def test_unsupported_features_of_llama_are_named(tmp_path: Path, changed: dict[str, Any], reason: str) -> None:
@@ -301,12 +313,15 @@ def test_features_that_are_switched_off_are_accepted(tmp_path: Path, changed: di
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"hidden_size": None}, "hidden_size must be an integer of at least 1, and is missing"),
-        ({"hidden_size": 0}, "hidden_size must be an integer of at least 1, not 0"),
+        ({"hidden_size": None}, "hidden_size must be an integer from 1 to 1099511627776, and is missing"),
+        ({"hidden_size": 0}, "hidden_size must be an integer from 1 to 1099511627776, not 0"),
         ({"hidden_size": -4}, "hidden_size"),
-        ({"hidden_size": 4.0}, "hidden_size must be an integer of at least 1, not 4.0"),
-        ({"hidden_size": "4"}, "hidden_size must be an integer of at least 1, not '4'"),
+        ({"hidden_size": 4.0}, "hidden_size must be an integer from 1 to 1099511627776, not 4.0"),
+        ({"hidden_size": "4"}, "hidden_size must be an integer from 1 to 1099511627776, not '4'"),
         ({"num_hidden_layers": True}, "num_hidden_layers"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers must be an integer from 1 to 1000, not 1000000000"),
+        ({"vocab_size": 2**64}, "vocab_size"),
+        ({"rms_norm_eps": 10**400}, "rms_norm_eps"),
         ({"rms_norm_eps": 0}, "rms_norm_eps must be a finite number above 0, not 0"),
         ({"rms_norm_eps": float("nan")}, "rms_norm_eps"),
         ({"rope_theta": float("inf")}, "rope_theta"),

@@ -11,8 +11,8 @@ from transformers import Gemma3TextConfig, LlamaConfig
 from transformers.models.gemma3.modeling_gemma3 import Gemma3RotaryEmbedding
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-from vosti.impl.models.config import Rope
 from vosti.impl.models.rope import inverse_frequencies, rope_tables
+from vosti.impl.models.rope_config import Rope
 
 POSITIONS = [0, 1, 1000, 8192, 60000]
 """Position 0 hides everything: all angles are 0 there."""
