@@ -1,0 +1,161 @@
+"""What a kernel promises: a typed description that stands beside the kernel and can be read by a program.
+
+A contract says, of one kernel: what its parameters are, over which grid it runs, which premises a launch must meet,
+what the logical inputs of one row are, and which row program of `vosti.spec.numerics` each output row equals. Sizes,
+bounds and premises are Python expressions over the parameters' names, so that a launcher can evaluate them and a
+verifier can parse them; `cdiv`, `min` and `max` are the only functions in them. The premises that are not arithmetic
+are common to all kernels: buffers do not overlap (but where one is updated in place), pointers are multiples of
+`ALIGNMENT` bytes, and integers fit 32 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from types import CodeType
+
+from vosti.kernels.errors import PremiseError
+
+ALIGNMENT = 16
+"""Bytes that every pointer is a multiple of."""
+
+
+class Access(Enum):
+    """What a kernel does with a buffer."""
+
+    READ = "read"
+    WRITE = "write"
+    UPDATE = "update"
+    """Reads and writes; each element is read and written by one program alone."""
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A pointer to the first element of a contiguous array."""
+
+    name: str
+    element: str
+    """Element type, as Triton names it."""
+
+    shape: tuple[str, ...]
+    """Lengths of the axes, the last varying fastest."""
+
+    access: Access = Access.READ
+    within: tuple[str, str] | None = None
+    """Of integers: the lowest value and one more than the highest."""
+
+    or_element: str | None = None
+    """Another element type that the buffer may have."""
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """A tensor descriptor of a contiguous array, made by the launcher; a read beyond the array gives 0."""
+
+    name: str
+    element: str
+    shape: tuple[str, ...]
+    block: tuple[str, ...]
+    access: Access = Access.READ
+
+
+@dataclass(frozen=True)
+class Integer:
+    """A 32-bit integer that the compiled kernel must not depend on: excluded from specialisation."""
+
+    name: str
+    low: str = "0"
+
+
+@dataclass(frozen=True)
+class Real:
+    """A binary32 number."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A compile-time parameter."""
+
+    name: str
+
+
+Parameter = Buffer | Descriptor | Integer | Real | Constant
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where one output row lies, and what it equals."""
+
+    buffer: str
+    cell: tuple[str, ...]
+    """Its index, over names that `owner` ranges over."""
+
+    owner: str
+    """Which program writes the cell, and when it is written at all; every other cell keeps its value."""
+
+    value: str
+    """The row program's result that is stored there, rounded to the buffer's element type."""
+
+
+@dataclass(frozen=True)
+class Contract:
+    """See the module's docstring."""
+
+    kernel: str
+    row_program: str
+    """The function of `vosti.spec.numerics`, or a composition of several, that one row computes."""
+
+    parameters: tuple[Parameter, ...]
+    grid: tuple[str, str, str]
+    premises: tuple[str, ...]
+    """Of a launch. One that mentions compile-time parameters alone is decided once, when the tile is chosen."""
+
+    row_inputs: tuple[str, ...]
+    """All that an output row is a function of."""
+
+    outputs: tuple[Output, ...]
+    conclusion: str
+    """The claim in words."""
+
+    @property
+    def constants(self) -> tuple[str, ...]:
+        """Names of the compile-time parameters, in order."""
+        return tuple(parameter.name for parameter in self.parameters if isinstance(parameter, Constant))
+
+    def check(self, values: Mapping[str, object]) -> None:
+        """Raise `PremiseError` for the first premise that is false of these values.
+
+        A premise that mentions a name without a value is not looked at.
+        """
+        for premise in self.premises:
+            code = _compiled(premise)
+            if all(name in values or name in _FUNCTIONS for name in code.co_names) and not _evaluate(premise, values):
+                known = {name: values[name] for name in code.co_names if name in values}
+                raise PremiseError(f"{self.kernel} needs {premise}, which is false of {known}.")
+
+    def programs(self, values: Mapping[str, object]) -> tuple[int, int, int]:
+        """The grid for these values of the parameters."""
+        x, y, z = (int(str(_evaluate(axis, values))) for axis in self.grid)
+        return x, y, z
+
+
+def cdiv(x: int, y: int) -> int:
+    """⌈x / y⌉ for y > 0."""
+    return -(-x // y)
+
+
+_FUNCTIONS = {"cdiv": cdiv, "min": min, "max": max}
+
+
+@cache
+def _compiled(expression: str) -> CodeType:
+    return compile(expression, "contract", "eval")
+
+
+def _evaluate(expression: str, values: Mapping[str, object]) -> object:
+    # The expressions are this folder's own text, never a user's.
+    return eval(_compiled(expression), {"__builtins__": {}}, {**_FUNCTIONS, **values})

@@ -1,0 +1,147 @@
+"""Compiling and launching kernels: one place for the options and premises that all of them share."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+from triton import knobs
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, make_backend
+
+from vosti.kernels.contract import ALIGNMENT, Buffer, Constant, Contract, Descriptor, Integer, Real
+from vosti.kernels.errors import PremiseError
+from vosti.kernels.tile import Tile
+
+# With line information the binary, and so its hash, would depend on the path of installation.
+knobs.compilation.disable_line_info = True
+
+_TORCH = {
+    "bf16": torch.bfloat16,
+    "fp32": torch.float32,
+    "i32": torch.int32,
+    "i64": torch.int64,
+}
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A Triton function and its contract."""
+
+    function: Any
+    contract: Contract
+
+    # ------------------------------------------------------------ on the GPU
+
+    def launch(self, arguments: Mapping[str, Any], tile: Tile, **sizes: int) -> Any:
+        """Launch over the contract's grid; an empty grid launches nothing.
+
+        `arguments` has a tensor for each buffer, a number for each integer, real and constant that is not among the
+        tile's blocks; `sizes` has further names of the grid and of premises. Raises `PremiseError` before anything is
+        launched if the contract does not hold.
+        """
+        values = {**arguments, **dict(tile.blocks)}
+        self._check(values, sizes)
+        grid = self.contract.programs({**values, **sizes})
+        if 0 in grid:
+            return None
+        return self.function[grid](**values, **tile.options())
+
+    def _check(self, values: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
+        contract = self.contract
+        if set(values) != {parameter.name for parameter in contract.parameters}:
+            raise PremiseError(
+                f"{contract.kernel} takes {[p.name for p in contract.parameters]}, not {sorted(values)}."
+            )
+        for parameter in contract.parameters:
+            value = values[parameter.name]
+            if isinstance(parameter, Buffer):
+                _check_buffer(contract.kernel, parameter, value)
+            elif isinstance(parameter, Integer) and not 0 <= value < 2**31:
+                raise PremiseError(f"{contract.kernel}: {parameter.name} is {value}, not between 0 and 2^31 - 1.")
+        contract.check({**values, **sizes})
+
+    # ------------------------------------------------------------ without a GPU
+
+    def source(self, constants: Mapping[str, int], elements: Mapping[str, str]) -> ASTSource:
+        """What is compiled: argument types, aligned pointers, the constants' values.
+
+        `elements` names the element types of buffers that differ from the contract's.
+        """
+        signature: dict[str, str] = {}
+        attributes = {}
+        for index, parameter in enumerate(self.contract.parameters):
+            if isinstance(parameter, Constant):
+                signature[parameter.name] = "constexpr"
+            elif isinstance(parameter, Integer):
+                signature[parameter.name] = "i32"
+            elif isinstance(parameter, Real):
+                signature[parameter.name] = "fp32"
+            else:
+                element = elements.get(parameter.name, parameter.element)
+                if isinstance(parameter, Descriptor):
+                    block = ", ".join(str(constants[axis]) for axis in parameter.block)
+                    signature[parameter.name] = f"tensordesc<{element}[{block}]>"
+                else:
+                    signature[parameter.name] = f"*{element}"
+                    attributes[(index,)] = [["tt.divisibility", ALIGNMENT]]
+        values = {(self.function.arg_names.index(name),): constants[name] for name in self.contract.constants}
+        return ASTSource(fn=self.function, signature=signature, constexprs=values, attrs=attributes)
+
+    def compiled(
+        self, constants: Mapping[str, int], tile: Tile, target: GPUTarget, elements: Mapping[str, str] | None = None
+    ) -> Any:
+        """The compiled kernel (TTIR, PTX, cubin) for an architecture that need not be present."""
+        source = self.source({**constants, **dict(tile.blocks)}, elements or {})
+        return triton.compile(source, target=target, options=tile.options())
+
+    def ttir(
+        self, constants: Mapping[str, int], tile: Tile, target: GPUTarget, elements: Mapping[str, str] | None = None
+    ) -> str:
+        """The typed IR alone: the first stage of the same compilation."""
+        from triton._C.libtriton import ir
+
+        source = self.source({**constants, **dict(tile.blocks)}, elements or {})
+        backend = make_backend(target)
+        options = backend.parse_options(tile.options())
+        context = ir.context()
+        ir.load_dialects(context)
+        backend.load_dialects(context)
+        arguments = [target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context]
+        # Triton 3.6 has the target as first argument, 3.7 does not.
+        takes_target = "target" in inspect.signature(source.make_ir).parameters
+        module = source.make_ir(*arguments[0 if takes_target else 1 :])
+        stages: dict[str, Any] = {}
+        backend.add_stages(stages, options, source.language)
+        return str(stages["ttir"](module, {}))
+
+
+def _check_buffer(kernel: str, buffer: Buffer, tensor: torch.Tensor) -> None:
+    allowed = {_TORCH[name] for name in (buffer.element, buffer.or_element) if name is not None}
+    if knobs.runtime.interpret and buffer.element == "bf16":
+        # The interpreter has no bfloat16 arithmetic: under it, float32 stands in.
+        allowed = {torch.float32}
+    if tensor.dtype not in allowed:
+        raise PremiseError(f"{kernel}: {buffer.name} has element type {tensor.dtype}, not one of {allowed}.")
+    if not tensor.is_contiguous():
+        raise PremiseError(f"{kernel}: {buffer.name} is not contiguous.")
+    if tensor.data_ptr() % ALIGNMENT:
+        raise PremiseError(f"{kernel}: {buffer.name} does not start at a multiple of {ALIGNMENT} bytes.")
+
+
+def distinct(kernel: str, written: torch.Tensor, *read: torch.Tensor) -> None:
+    """Raise `PremiseError` if a buffer that is written shares memory with one that is read."""
+    begin, end = _extent(written)
+    for tensor in read:
+        other_begin, other_end = _extent(tensor)
+        if begin < other_end and other_begin < end:
+            raise PremiseError(f"{kernel}: a buffer that is written overlaps one that is read.")
+
+
+def _extent(tensor: torch.Tensor) -> tuple[int, int]:
+    begin = tensor.data_ptr()
+    return begin, begin + tensor.numel() * tensor.element_size()
