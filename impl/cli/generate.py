@@ -6,7 +6,7 @@ import click
 
 from vosti.impl.cli.ending import REFINES
 from vosti.impl.cli.parameters import backend_option
-from vosti.impl.cli.running import check_folder
+from vosti.impl.cli.running import check_folder, use_one_thread
 
 
 @click.command("generate")
@@ -43,6 +43,7 @@ def generate_command(
     from vosti.impl.llm import LLM
     from vosti.impl.options import SamplingParams
 
+    use_one_thread()
     drawn = seed is None and temperature > 0
     params = SamplingParams(
         max_tokens=max_tokens,

@@ -52,16 +52,19 @@ def prepare(
         EngineError: for a model, a workload or an option that cannot be served, or a request that can never fit.
     """
     from vosti.impl import workload as workloads
-    from vosti.impl.bundled import find_checkpoint
-    from vosti.impl.checking import refuse_misfits
-    from vosti.impl.llm import open_backend
     from vosti.impl.options import EngineOptions
-    from vosti.impl.tokenizer import Tokenizer
 
     plan = workloads.load(workload)
     options = EngineOptions.from_keywords(**sizes, reread=reread)
-    tokenizer = Tokenizer(check_folder(model))
-    loaded = open_backend(find_checkpoint(model), backend)
+    folder = check_folder(model)
+    use_one_thread()
+
+    from vosti.impl.checking import refuse_misfits
+    from vosti.impl.llm import open_backend
+    from vosti.impl.tokenizer import Tokenizer
+
+    tokenizer = Tokenizer(folder)
+    loaded = open_backend(folder, backend)
     jobs = workloads.jobs(
         plan,
         vocab_size=loaded.vocab_size,
@@ -70,6 +73,15 @@ def prepare(
     )
     refuse_misfits(loaded, jobs, options)
     return Setting(model, loaded, plan, jobs, options, seed, mode)
+
+
+def use_one_thread() -> None:
+    """Let torch compute on one thread, as the CPU's configuration W has it. More would not share its work, and get in
+    each other's way between forwards.
+    """
+    import torch
+
+    torch.set_num_threads(1)
 
 
 def expected_tokens(setting: Setting) -> dict[str, tuple[int, ...]]:
