@@ -65,7 +65,12 @@ class Checker:
             every: after how many steps Inv is evaluated on all objects.
             observations: what was observed under the same configuration in other runs; this run adds to it.
             trace: how reports call the run.
+
+        Raises:
+            ValueError: if `every` is not at least 1.
         """
+        if every < 1:
+            raise ValueError(f"every is {every}: Inv is evaluated on all objects after 1 step or more.")
         self.run = Run(header, Observations() if observations is None else observations, trace)
         self.steps = 0
         self._every = every

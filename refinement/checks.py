@@ -57,7 +57,7 @@ FORWARD = {
     "values_fit_the_mode": "In mode full the bits behind each digest are recorded, and otherwise none are.",
     "values_have_their_digest": "Recorded bits have the digest under which they were recorded.",
     "logits_are_canonical": "Logits are a function of the configuration and the tokens up to their position.",
-    "finiteness_follows_bits": "Equal bits are finite or not alike, and logits that are recorded are what is said.",
+    "finiteness_follows_bits": "Of equal bits the same is said, that they are finite or that they are not; of recorded logits, what they are.",
 }
 
 VALUE_PARTS = {
@@ -116,7 +116,7 @@ CHECKS: Mapping[str, str] = MappingProxyType(
         **{conjunct.__name__: _sentence(conjunct) for conjunct in ROW_CONJUNCTS},
         **VALUE_PARTS,
         **SNAPSHOTS,
-        **{conjunct.name: _sentence(conjunct.whole) for conjunct in CONJUNCTS},
+        **{conjunct.name: _sentence(conjunct.local) for conjunct in CONJUNCTS},
         **OUTPUTS,
         **VIEWS,
     }

@@ -50,7 +50,8 @@ class SnapshotComparison:
                 continue
             _compare_page(page_id, page, view, place)
         self._state = s
-        self._snapshot = snapshot
+        # A copy: the engine may go on to change its own mappings.
+        self._snapshot = Snapshot(dict(snapshot.requests), dict(snapshot.pages), snapshot.free)
 
     def _compare_pages_in_use(self, s: State, snapshot: Snapshot, place: Place) -> None:
         outside = (snapshot.pages.keys() | snapshot.free).difference(s.capacity)

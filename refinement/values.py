@@ -94,7 +94,7 @@ class StoredValues:
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise BadTrace(path, None, f"the safetensors header is malformed ({error})") from error
         end = 0
-        for name, tensor in tensors.items():
+        for name, tensor in sorted(tensors.items(), key=lambda item: item[1].data_offsets):
             start, stop = tensor.data_offsets
             if (start, tensor.dtype, tensor.shape) != (end, "U8", (stop - start,)) or stop < start:
                 raise BadTrace(path, None, f"tensor {name!r} is not a row of bytes that follows the tensor before it")
