@@ -89,6 +89,6 @@ def probe_digest(ops: TensorOps) -> str:
             ops.tanh(x),
             ops.lane_sum(x),
             ops.scores(keys, keys),
-            ops.weighted_sum(ops.scores(keys, keys), keys),
+            ops.weighted_sum(ops.scores(keys, keys), keys, keys),
         ]
         return hashlib.sha256(b"".join(value.contiguous().numpy().tobytes() for value in values)).hexdigest()

@@ -129,9 +129,10 @@ class TorchOps:
         products = torch.bmm(_matrices(query), _matrices(keys).transpose(1, 2))
         return products.view(*query.shape[:-1], keys.shape[-2])
 
-    def weighted_sum(self, weights: Tensor, values: Tensor) -> Tensor:
-        """weights · values, one product of each row and each key/value head."""
-        return torch.bmm(_matrices(weights), _matrices(values)).view(*weights.shape[:-1], values.shape[-1])
+    def weighted_sum(self, weights: Tensor, values: Tensor, start: Tensor) -> Tensor:
+        """start + weights · values, one product of each row and each key/value head."""
+        products = torch.bmm(_matrices(weights), _matrices(values))
+        return start + products.view(*weights.shape[:-1], values.shape[-1])
 
     def lane_sum(self, x: Tensor) -> Tensor:
         """The sum of the last axis."""

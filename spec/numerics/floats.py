@@ -200,9 +200,9 @@ class Floats:
         """query · keysᵀ, for each leading place."""
         return _products(query, keys, lambda rows: rows)
 
-    def weighted_sum(self, weights: Array, values: Array) -> Array:
-        """weights · values, for each leading place."""
-        return _products(weights, values, lambda rows: list(zip(*rows, strict=True)))
+    def weighted_sum(self, weights: Array, values: Array, start: Array) -> Array:
+        """start + weights · values, for each leading place."""
+        return self.add(start, _products(weights, values, lambda rows: list(zip(*rows, strict=True))))
 
     def lane_sum(self, x: Array) -> Array:
         """The sum of the last axis, in ascending order."""

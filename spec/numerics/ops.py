@@ -87,8 +87,11 @@ class Ops(Protocol[A, Cache]):
     def scores(self, query: A, keys: A) -> A:
         """[..., g, d], [..., t, d] → [..., g, t]: Σ_d query(i, d) · keys(j, d), one chain per output."""
 
-    def weighted_sum(self, weights: A, values: A) -> A:
-        """[..., g, t], [..., t, d] → [..., g, d]: Σ_t weights(i, t) · values(t, j), one chain per output."""
+    def weighted_sum(self, weights: A, values: A, start: A) -> A:
+        """[..., g, t], [..., t, d], [..., g, d] → [..., g, d]: start(i, j) + Σ_t weights(i, t) · values(t, j).
+
+        One operation per output: on tensor cores the chain goes on from `start`, elsewhere it is added to the sum.
+        """
 
     def lane_sum(self, x: A) -> A:
         """[..., t] → [..., 1]: Σ_t x(t) over one key tile."""

@@ -164,7 +164,9 @@ def test_products_of_a_tile_are_near_plain_python() -> None:
     weights = _random(2, 2, 3, 8, seed=2).abs()
 
     assert _off_by(floats.scores(_array(query), _array(keys)), ops.scores(query, keys), 500.0) < 8
-    assert _off_by(floats.weighted_sum(_array(weights), _array(keys)), ops.weighted_sum(weights, keys), 100.0) < 8
+    start = _random(2, 2, 3, 32, seed=3)
+    expected = floats.weighted_sum(_array(weights), _array(keys), _array(start))
+    assert _off_by(expected, ops.weighted_sum(weights, keys, start), 100.0) < 8
     assert _off_by(floats.lane_sum(_array(weights)), ops.lane_sum(weights), 50.0) < 8
 
 
@@ -218,7 +220,10 @@ def test_products_of_a_tile_do_not_know_the_place(heads: int, group: int, d: int
     for shift in (1, 5, 8, 15):
         for expected, found in [
             (ops.scores(query, keys), ops.scores(query.roll(shift, 0), keys.roll(shift, 0))),
-            (ops.weighted_sum(weights, keys), ops.weighted_sum(weights.roll(shift, 0), keys.roll(shift, 0))),
+            (
+                ops.weighted_sum(weights, keys, query),
+                ops.weighted_sum(weights.roll(shift, 0), keys.roll(shift, 0), query.roll(shift, 0)),
+            ),
             (ops.lane_sum(weights), ops.lane_sum(weights.roll(shift, 0))),
             (ops.lane_max(weights), ops.lane_max(weights.roll(shift, 0))),
         ]:
