@@ -40,9 +40,12 @@ ARROWS: dict[str, set[str]] = {
         "vosti.refinement",
         "vosti.kernels",
         "vosti.impl.abstraction",
+        "vosti.impl.options",
+        "vosti.impl.planning",
         "vosti.impl.pool",
         "vosti.impl.pool_state",
         "vosti.impl.pool_invariants",
+        "vosti.impl.settling",
         "immutables",
     },
 }
@@ -53,6 +56,10 @@ LOADS_NOTHING_OF: dict[str, set[str]] = {
     "vosti.impl.abstraction": {"torch", "triton"},
     "vosti.impl.pool": {"torch", "triton"},
     "vosti.impl.planning": {"torch", "triton"},
+    "vosti.impl.settling": {"torch", "triton"},
+    "vosti.proofs.explore": {"torch", "triton"} | SOLVERS,
+    "vosti.proofs.explore_progress": {"torch", "triton"} | SOLVERS,
+    "vosti.proofs.explore_trace": {"torch", "triton"} | SOLVERS,
     "vosti.impl.cli": ENGINE | SOLVERS | {"triton"},
 }
 
