@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from command_line import vosti
 from vosti.impl.cli.files import write_json
 from vosti.impl.cli.progress import progress, watched
+from vosti.impl.cli.requirements import HITS
 from vosti.impl.llm import LLM
 from vosti.impl.options import SamplingParams
+from vosti.refinement.witnesses import WITNESSES
 
 PROMPT = "import os\n\ndef read_file(path):\n"
 
@@ -71,3 +74,11 @@ def test_a_bar_is_shown_to_who_watches(
 
     assert bar == watched()
     assert bar == ("counting" in shown.getvalue())
+
+
+def test_every_count_is_documented() -> None:
+    """README.md names each count that `--require` takes, and no other."""
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    paragraph = text.split("`--require` takes")[1].split("With default")[0]
+
+    assert [*WITNESSES, HITS] == re.findall(r"`(\w+)`", paragraph)
