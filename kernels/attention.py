@@ -10,7 +10,7 @@ A tile's rows are the query heads of one kv head, of several consecutive positio
 position r // GROUP. A program may compute a block of a head's columns only. A tile of keys that a row does not see leaves the row's state alone, bit for bit, by selection;
 within a tile, lanes that it does not see have weight +0, and add 0 · v, which changes no bit if v is finite. Weights
 are rounded to the element type of values before they are summed, and their sum is a product with ones: both sums then
-have the order of `tl.dot`. The product with values starts from the decayed sum as its accumulator.
+have the order of `tl.dot`, and both start from the decayed state as their accumulator.
 """
 
 from __future__ import annotations
@@ -32,6 +32,23 @@ ROW_PROGRAM = {"TILE": program.KEY_TILE, "SPLIT": program.KEY_TILE * program.SPL
 
 MOST_BLOCKS = tl.constexpr(4)
 """Flags of one head of one row: a program raises the one of its block of columns."""
+
+
+ONES = tl.constexpr(16)
+"""Lanes in which a row's total stands."""
+
+
+@triton.jit
+def visible_tiles(first_tile, last_tile, first_position, end, TILE: tl.constexpr, WINDOW: tl.constexpr):
+    """The range, among the key tiles from first_tile to last_tile − 1, in which every row sees every key.
+
+    The rows stand at the positions from first_position to end − 1.
+    """
+    every_first = first_tile
+    if WINDOW > 0:
+        every_first = tl.minimum(last_tile, tl.maximum(first_tile, tl.cdiv(tl.maximum(0, end - WINDOW), TILE)))
+    every_last = tl.minimum(last_tile, (first_position + 1) // TILE)
+    return every_first, tl.maximum(every_first, every_last)
 
 
 @triton.jit
@@ -58,6 +75,8 @@ def attend(
     EVERY: tl.constexpr,
 ):
     """The states of all rows after one more key tile; of a row that sees nothing in it, the state before.
+
+    The total of a row stands in several equal lanes, as the product with ones yields it.
 
     EVERY says that every row that is present sees every key of the tile, so that nothing needs to be masked.
     """
@@ -92,13 +111,15 @@ def attend(
     if not EVERY:
         weights = tl.where(live, weights, 0.0)
     weights = weights.to(value.dtype)
-    ones = tl.full((TILE, 16), 1.0, value.dtype)
-    new_total = total * decay + tl.max(tl.dot(weights, ones, input_precision="ieee"), 1)
+    ones = tl.full((TILE, total.shape[1]), 1.0, value.dtype)
+    new_total = tl.dot(weights, ones, total * decay[:, None], input_precision="ieee")
     new_output = tl.dot(weights, value, output * decay[:, None], input_precision="ieee")
     if not EVERY:
-        seen = tl.max(live.to(tl.int32), 1) > 0
+        seen = tile * TILE <= position
+        if WINDOW > 0:
+            seen = seen & (position - (tile * TILE + TILE - 1) < WINDOW)
         new_maximum = tl.where(seen, new_maximum, maximum)
-        new_total = tl.where(seen, new_total, total)
+        new_total = tl.where(seen[:, None], new_total, total)
         new_output = tl.where(seen[:, None], new_output, output)
     return new_maximum, new_total, new_output
 
@@ -231,16 +252,13 @@ def attention_kernel(
         output = tl.zeros((BLOCK_R, BLOCK_D), tl.float32)
         for split in range(begin // SPLIT, tl.cdiv(end, SPLIT)):
             part_maximum = tl.full((BLOCK_R,), float("-inf"), tl.float32)
-            part_total = tl.zeros((BLOCK_R,), tl.float32)
+            part_total = tl.zeros((BLOCK_R, ONES), tl.float32)
             part_output = tl.zeros((BLOCK_R, BLOCK_D), tl.float32)
             first_tile = tl.maximum(split * (SPLIT // TILE), begin // TILE)
             last_tile = tl.minimum((split + 1) * (SPLIT // TILE), tl.cdiv(end, TILE))
-            # Between these tiles, every row sees every key.
-            every_first = first_tile
-            if WINDOW > 0:
-                every_first = tl.minimum(last_tile, tl.maximum(first_tile, tl.cdiv(tl.maximum(0, end - WINDOW), TILE)))
-            every_last = tl.minimum(last_tile, (first_position + tile * BLOCK_Q + 1) // TILE)
-            every_last = tl.maximum(every_first, every_last)
+            every_first, every_last = visible_tiles(
+                first_tile, last_tile, first_position + tile * BLOCK_Q, end, TILE, WINDOW
+            )
             if WINDOW > 0:
                 part_maximum, part_total, part_output = attend_range(
                     query,
@@ -311,7 +329,7 @@ def attention_kernel(
                 BLOCK_D,
                 False,
             )
-            maximum, total, output = merge(maximum, total, output, part_maximum, part_total, part_output)
+            maximum, total, output = merge(maximum, total, output, part_maximum, tl.max(part_total, 1), part_output)
         result = finished(total, output).to(out.dtype.element_ty)
         column = first_column + tl.arange(0, BLOCK_D)
         tl.store(out + place[:, None] + column[None, :], result, mask=present[:, None])

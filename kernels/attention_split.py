@@ -17,6 +17,7 @@ import triton.language as tl
 from vosti.kernels.attention import (
     MEMORY_PREMISES,
     MOST_BLOCKS,
+    ONES,
     ROW_INPUTS,
     ROW_PROGRAM,
     SHARED_PREMISES,
@@ -24,6 +25,7 @@ from vosti.kernels.attention import (
     finished,
     merge,
     shared_parameters,
+    visible_tiles,
 )
 from vosti.kernels.contract import Access, Buffer, Constant, Contract, Integer, Output, Real
 from vosti.kernels.finite import not_finite
@@ -89,16 +91,64 @@ def attention_split_kernel(
         if WINDOW > 0:
             begin = tl.maximum(0, length - count - WINDOW + 1)
         maximum = tl.full((BLOCK_R,), float("-inf"), tl.float32)
-        total = tl.zeros((BLOCK_R,), tl.float32)
+        total = tl.zeros((BLOCK_R, ONES), tl.float32)
         output = tl.zeros((BLOCK_R, BLOCK_D), tl.float32)
         first_tile = tl.maximum(split * (SPLIT // TILE), begin // TILE)
         last_tile = tl.minimum((split + 1) * (SPLIT // TILE), tl.cdiv(length, TILE))
+        every_first, every_last = visible_tiles(first_tile, last_tile, length - count, length, TILE, WINDOW)
+        if WINDOW > 0:
+            maximum, total, output = attend_range(
+                query,
+                keys,
+                values,
+                table,
+                first_tile,
+                every_first,
+                length,
+                position,
+                maximum,
+                total,
+                output,
+                kv_head,
+                first_column,
+                scale,
+                PAGE,
+                KV_HEADS,
+                HEAD_DIM,
+                WINDOW,
+                TILE,
+                BLOCK_D,
+                False,
+            )
         maximum, total, output = attend_range(
             query,
             keys,
             values,
             table,
-            first_tile,
+            every_first,
+            every_last,
+            length,
+            position,
+            maximum,
+            total,
+            output,
+            kv_head,
+            first_column,
+            scale,
+            PAGE,
+            KV_HEADS,
+            HEAD_DIM,
+            WINDOW,
+            TILE,
+            BLOCK_D,
+            True,
+        )
+        maximum, total, output = attend_range(
+            query,
+            keys,
+            values,
+            table,
+            every_last,
             last_tile,
             length,
             position,
@@ -119,7 +169,7 @@ def attention_split_kernel(
         cell = ((sequence * KV_HEADS + kv_head) * splits + part) * BLOCK_R + lane
         # Each block of columns finds the same maximum and total; the first one stores them.
         tl.store(maxima + cell, maximum, mask=(lane >= 0) & (block == 0))
-        tl.store(totals + cell, total, mask=(lane >= 0) & (block == 0))
+        tl.store(totals + cell, tl.max(total, 1), mask=(lane >= 0) & (block == 0))
         column = first_column + tl.arange(0, BLOCK_D)
         tl.store(outputs + cell[:, None] * HEAD_DIM + column[None, :], output)
 
@@ -156,7 +206,7 @@ def attention_merge_kernel(
         total = tl.zeros((1,), tl.float32)
         output = tl.zeros((1, HEAD_DIM), tl.float32)
         parts = tl.cdiv(length, SPLIT) - _first_split(length, count, WINDOW, SPLIT)
-        for part in range(0, parts):
+        for part in tl.range(0, parts, num_stages=4):
             cell = (
                 ((sequence * KV_HEADS + head // GROUP) * splits + part) * BLOCK_R + index * GROUP + head % GROUP + row
             )

@@ -80,15 +80,16 @@ def _power_of_two(width: int) -> int:
 
 
 def _extend_tile(head_dim: int) -> Tile:
+    # The page's number is loaded one iteration ahead of the page: five stages keep two tiles of keys in flight.
     if head_dim <= 128:
-        return make_tile(8, 2, BLOCK_R=128, BLOCK_D=head_dim)
+        return make_tile(4, 5, BLOCK_R=64, BLOCK_D=head_dim)
     if head_dim == 256:
-        return make_tile(4, 2, BLOCK_R=64, BLOCK_D=128)
+        return make_tile(8, 3, BLOCK_R=128, BLOCK_D=128)
     return make_tile(4, 1, BLOCK_R=32, BLOCK_D=256)
 
 
 def _split_tile(head_dim: int, block_r: int) -> Tile:
-    warps, stages = {512: (8, 1), 256: (4, 2)}.get(head_dim, (4, 3))
+    warps, stages = {512: (8, 1), 256: (4, 5)}.get(head_dim, (4, 7))
     return make_tile(warps, stages, BLOCK_R=block_r, BLOCK_D=head_dim)
 
 
@@ -102,14 +103,14 @@ def starting_entry(operation: str, dimensions: Dimensions, architecture: str) ->
         choices = [Choice(None, operation, make_tile(4, 1, BLOCK=min(1024, _power_of_two(sizes["width"]))))]
     elif operation == "rms_norm":
         block = _power_of_two(sizes["width"])
-        choices = [Choice(None, operation, make_tile(4 if block <= 2048 else 8, 1, BLOCK=block))]
+        choices = [Choice(None, operation, make_tile(2 if block <= 4096 else 4, 1, BLOCK=block))]
     elif operation == "logits":
         choices = [Choice(None, operation, make_tile(4, 1, BLOCK=4096))]
     elif operation == "rotary_store":
         few, many = (2, 8) if sizes["head_dim"] <= 128 else (1, 4)
         choices = [
             Choice(16, operation, make_tile(1, 1, BLOCK_H=few)),
-            Choice(None, operation, make_tile(4, 1, BLOCK_H=many)),
+            Choice(None, operation, make_tile(2, 1, BLOCK_H=many)),
         ]
     elif operation == "attention":
         choices = [Choice(None, operation, _extend_tile(sizes["head_dim"]))]
@@ -140,7 +141,7 @@ def candidates(entry: Entry, choice: Choice) -> Iterator[Tile]:
                 stage = 2 * block_k * (block_m + weights * block_n)
                 for warps in (2, 4, 8):
                     # Too many or too few elements per thread.
-                    if not 2 <= block_m * block_n // (32 * warps) <= 128 or stage < 32 * 16 * warps:
+                    if not 2 <= weights * block_m * block_n // (32 * warps) <= 128 or stage < 32 * 16 * warps:
                         continue
                     for stages in (3, 4, 6):
                         if stage * stages <= SHARED_MEMORY * 7 // 8:

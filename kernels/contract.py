@@ -139,8 +139,13 @@ class Contract:
 
     def programs(self, values: Mapping[str, object]) -> tuple[int, int, int]:
         """The grid for these values of the parameters."""
-        x, y, z = (int(str(_evaluate(axis, values))) for axis in self.grid)
+        x, y, z = (size(axis, values) for axis in self.grid)
         return x, y, z
+
+
+def size(expression: str, values: Mapping[str, object]) -> int:
+    """The value of an expression that is an integer."""
+    return int(str(_evaluate(expression, values)))
 
 
 def cdiv(x: int, y: int) -> int:

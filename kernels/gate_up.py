@@ -1,7 +1,8 @@
 """The gated half of a feed-forward layer in one launch: out = activation(gate) · up, without storing gate and up.
 
-gate(i, j) = Σₖ x(i, k) · weight(j, k) and up(i, j) = Σₖ x(i, k) · weight(n + j, k), two chains over k, stay in
-float32 from the chain to the activation:
+gate(i, j) = Σₖ x(i, k) · weight(2j, k) and up(i, j) = Σₖ x(i, k) · weight(2j + 1, k), two chains over k, stay in
+float32 from the chain to the activation. The rows of the two weights alternate (`interleaved`), so that one product
+yields both in one tile:
 
     SiLU          gate / (1 + e^−gate) · up
     GELU (tanh)   ½ gate (1 + tanh(√(2/π) (gate + 0.044715 gate³))) · up
@@ -55,23 +56,20 @@ def gate_up_kernel(
     BLOCK_K: tl.constexpr,
 ):
     row = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    column = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    weight_column = tl.program_id(1) * 2 * BLOCK_N + tl.arange(0, 2 * BLOCK_N)
     k = tl.arange(0, BLOCK_K)
     x_row = x + row.to(tl.int64)[:, None] * K
-    gate_row = weight + column.to(tl.int64)[None, :] * K
-    up_row = weight + (column.to(tl.int64)[None, :] + N) * K
-    gate = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-    up = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    weight_row = weight + weight_column.to(tl.int64)[None, :] * K
+    accumulator = tl.zeros((BLOCK_M, 2 * BLOCK_N), tl.float32)
     for begin in range(0, K, BLOCK_K):
         a = tl.load(x_row + (begin + k)[None, :], mask=row[:, None] < rows, other=0.0)
         if N % BLOCK_N == 0:
-            b = tl.load(gate_row + (begin + k)[:, None])
-            c = tl.load(up_row + (begin + k)[:, None])
+            b = tl.load(weight_row + (begin + k)[:, None])
         else:
-            b = tl.load(gate_row + (begin + k)[:, None], mask=column[None, :] < N, other=0.0)
-            c = tl.load(up_row + (begin + k)[:, None], mask=column[None, :] < N, other=0.0)
-        gate = tl.dot(a, b, gate, input_precision="ieee")
-        up = tl.dot(a, c, up, input_precision="ieee")
+            b = tl.load(weight_row + (begin + k)[:, None], mask=weight_column[None, :] < 2 * N, other=0.0)
+        accumulator = tl.dot(a, b, accumulator, input_precision="ieee")
+    gate, up = tl.split(tl.reshape(accumulator, (BLOCK_M, BLOCK_N, 2)))
+    column = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     live = (row[:, None] < rows) & (column[None, :] < N)
     result = _gated(gate, up, ACTIVATION).to(out.dtype.element_ty)
     tl.store(out + row.to(tl.int64)[:, None] * N + column[None, :], result, mask=live)
@@ -80,8 +78,7 @@ def gate_up_kernel(
 @triton.jit(do_not_specialize=["rows"])
 def gate_up_stream_kernel(
     x,
-    gate_weight,
-    up_weight,
+    weight,
     out,
     rows,
     N: tl.constexpr,
@@ -101,20 +98,18 @@ def gate_up_stream_kernel(
         within = tile % (GROUP_M * column_tiles)
         m = (group * GROUP_M + within % height) * BLOCK_M
         n = (within // height) * BLOCK_N
-        gate = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-        up = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+        accumulator = tl.zeros((BLOCK_M, 2 * BLOCK_N), tl.float32)
         for begin in range(0, K, BLOCK_K):
-            a = x.load([m, begin])
-            gate = tl.dot(a, gate_weight.load([n, begin]).T, gate, input_precision="ieee")
-            up = tl.dot(a, up_weight.load([n, begin]).T, up, input_precision="ieee")
+            accumulator = tl.dot(x.load([m, begin]), weight.load([2 * n, begin]).T, accumulator, input_precision="ieee")
+        gate, up = tl.split(tl.reshape(accumulator, (BLOCK_M, BLOCK_N, 2)))
         out.store([m, n], _gated(gate, up, ACTIVATION).to(out.dtype))
 
 
 _ROW_INPUTS = ("x[i, :]", "weight[:, :]")
-_VALUE = "silu_mul or gelu_tanh_mul (ACTIVATION) of chain(x[i, :], weight[j, :]) and chain(x[i, :], weight[N + j, :])"
+_VALUE = "silu_mul or gelu_tanh_mul (ACTIVATION) of chain(x[i, :], weight[2j, :]) and chain(x[i, :], weight[2j + 1, :])"
 _CONCLUSION = (
-    "For 0 <= i < rows and 0 <= j < N, out[i, j] is the activation of the chain over k of x[i, k] · weight[j, k], "
-    "times the chain over k of x[i, k] · weight[N + j, k]."
+    "For 0 <= i < rows and 0 <= j < N, out[i, j] is the activation of the chain over k of x[i, k] · weight[2j, k], "
+    "times the chain over k of x[i, k] · weight[2j + 1, k]."
 )
 
 GATE_UP = Kernel(
@@ -151,8 +146,7 @@ GATE_UP_STREAM = Kernel(
         row_program=GATE_UP.contract.row_program,
         parameters=(
             Descriptor("x", "bf16", ("rows", "K"), ("BLOCK_M", "BLOCK_K")),
-            Descriptor("gate_weight", "bf16", ("N", "K"), ("BLOCK_N", "BLOCK_K")),
-            Descriptor("up_weight", "bf16", ("N", "K"), ("BLOCK_N", "BLOCK_K")),
+            Descriptor("weight", "bf16", ("2 * N", "K"), ("2 * BLOCK_N", "BLOCK_K")),
             Descriptor("out", "bf16", ("rows", "N"), ("BLOCK_M", "BLOCK_N"), Access.WRITE),
             Integer("rows"),
             Constant("N"),
@@ -185,7 +179,7 @@ def gate_up(
 ) -> Any:
     """[rows, k], [2n, k] → out [rows, n]: the activation is `SILU` or `GELU_TANH`.
 
-    The first n rows of `weight` are the gate's, the others the up-projection's. Raises `PremiseError` if a premise of
+    `weight` is as by `interleaved`. Raises `PremiseError` if a premise of
     the contract fails.
     """
     (rows, k), n = x.shape, weight.shape[0] // 2
@@ -193,12 +187,15 @@ def gate_up(
     shared = {"rows": rows, "N": n, "K": k, "ACTIVATION": activation}
     if not stream:
         return GATE_UP.launch({"x": x, "weight": weight, "out": out, **shared}, tile)
-    weight_block = [tile.block("BLOCK_N"), tile.block("BLOCK_K")]
     arguments = {
         "x": TensorDescriptor.from_tensor(x, [tile.block("BLOCK_M"), tile.block("BLOCK_K")]),
-        "gate_weight": TensorDescriptor.from_tensor(weight[:n], weight_block),
-        "up_weight": TensorDescriptor.from_tensor(weight[n:], weight_block),
+        "weight": TensorDescriptor.from_tensor(weight, [2 * tile.block("BLOCK_N"), tile.block("BLOCK_K")]),
         "out": TensorDescriptor.from_tensor(out, [tile.block("BLOCK_M"), tile.block("BLOCK_N")]),
         **shared,
     }
     return GATE_UP_STREAM.launch(arguments, tile)
+
+
+def interleaved(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+    """[n, k] twice → [2n, k]: the two weights' rows in turn, as `gate_up` takes them."""
+    return torch.stack([gate, up], 1).view(2 * gate.shape[0], gate.shape[1])

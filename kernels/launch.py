@@ -13,7 +13,7 @@ from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
 
-from vosti.kernels.contract import ALIGNMENT, Buffer, Constant, Contract, Descriptor, Integer, Real
+from vosti.kernels.contract import ALIGNMENT, Buffer, Constant, Contract, Descriptor, Integer, Real, size
 from vosti.kernels.errors import PremiseError
 from vosti.kernels.tile import Tile
 
@@ -84,7 +84,7 @@ class Kernel:
             else:
                 element = elements.get(parameter.name, parameter.element)
                 if isinstance(parameter, Descriptor):
-                    block = ", ".join(str(constants[axis]) for axis in parameter.block)
+                    block = ", ".join(str(size(axis, constants)) for axis in parameter.block)
                     signature[parameter.name] = f"tensordesc<{element}[{block}]>"
                 else:
                     signature[parameter.name] = f"*{element}"

@@ -22,6 +22,7 @@ from vosti.kernels.gate_up import gate_up
 from vosti.kernels.linear import linear
 from vosti.kernels.rms_norm import rms_norm
 from vosti.kernels.rotary_store import rotary_store
+from vosti.kernels.tile import Tile
 
 
 def milliseconds(launches: list[Callable[[], Any]], repeats: int = 7) -> float:
@@ -108,11 +109,13 @@ def many_rows(rows: int) -> None:
         )
 
 
-def decode(d: int, heads: int, kv_heads: int, window: int | None, split: int | None = None) -> None:
+def decode(
+    d: int, heads: int, kv_heads: int, window: int | None, split: int | None = None, tile: Tile | None = None
+) -> None:
     """Attention of one row in each of four sequences."""
     batch = 4
     sizes = {"heads": heads, "kv_heads": kv_heads, "head_dim": d, "window": window or 0}
-    for length in (512, 1024, 4096, 8192, 16384):
+    for length in (1024, 4096, 16384):
         copies = max(2, int(4e8 / (batch * length * kv_heads * d * 4)))
         copies = min(copies, 24)
         pages = batch * copies * (length // 64)
@@ -121,7 +124,7 @@ def decode(d: int, heads: int, kv_heads: int, window: int | None, split: int | N
         query = randn(batch, heads, d)
         out, flags = torch.empty_like(query), torch.zeros(batch, heads, 4, dtype=torch.int32, device=DEVICE)
         metadata = integers(list(range(batch))), integers([1] * batch), integers([length] * batch)
-        tile = entry("attention_split", **sizes).choice(1).tile
+        tile = tile or entry("attention_split", **sizes).choice(1).tile
         if split is None:
             splits = splits_needed(length, 1, window)
             scratch = Scratch.allocate(batch, kv_heads, splits, tile.block("BLOCK_R"), d, DEVICE)
@@ -153,7 +156,7 @@ def decode(d: int, heads: int, kv_heads: int, window: int | None, split: int | N
         seen = min(length, window or length)
         gigabytes = batch * seen * kv_heads * d * 4 / 1e9
         print(
-            f"decode d {d} {heads}/{kv_heads} window {window} split {split or ROW_PROGRAM['SPLIT']}: {length} keys: "
+            f"decode d {d} {heads}/{kv_heads} window {window} split {split or ROW_PROGRAM['SPLIT']}: {length} keys, {tile.warps} warps {tile.stages} stages: "
             f"{time * 1e3:.1f} us, {gigabytes / time:.2f} TB/s",
             flush=True,
         )
@@ -172,9 +175,9 @@ def prefill(d: int, heads: int, kv_heads: int, window: int | None, length: int, 
     tiles = [entry("attention", **sizes).choice(length).tile]
     if split is None:
         block_d = min(d, 128)
-        tiles += [make_tile(8, 3, BLOCK_R=128, BLOCK_D=block_d), make_tile(4, 2, BLOCK_R=64, BLOCK_D=block_d)]
-        tiles += [make_tile(4, 3, BLOCK_R=64, BLOCK_D=block_d), make_tile(4, 2, BLOCK_R=32, BLOCK_D=d)]
-        tiles += [make_tile(8, 1, BLOCK_R=128, BLOCK_D=block_d), make_tile(8, 2, BLOCK_R=128, BLOCK_D=block_d)]
+        tiles += [make_tile(w, n, BLOCK_R=16 * w, BLOCK_D=block_d) for w in (4, 8) for n in (3, 4, 5, 6, 7)]
+        if d == 256:
+            tiles += [make_tile(4, 2, BLOCK_R=32, BLOCK_D=256)]
     for tile in dict.fromkeys(tiles):
         try:
             if split is None:
@@ -241,6 +244,13 @@ def main() -> None:
     import triton
 
     print(torch.__version__, triton.__version__, torch.cuda.get_device_name(), flush=True)
+    if "tiles" in sys.argv:
+        for split in (1024, 512, 256):
+            for warps, stages in ((1, 5), (2, 5), (4, 5), (4, 7), (4, 9), (8, 7)):
+                decode(128, 32, 8, None, split, make_tile(warps, stages, BLOCK_R=16, BLOCK_D=128))
+        for warps, stages in ((4, 3), (4, 5), (4, 7), (8, 5)):
+            decode(256, 8, 4, 1024, 1024, make_tile(warps, stages, BLOCK_R=16, BLOCK_D=256))
+        return
     few_rows(4)
     many_rows(8192)
     prefill(128, 32, 8, None, 8192)
@@ -250,9 +260,6 @@ def main() -> None:
     prefill(256, 8, 4, None, 8192)
     decode(256, 8, 4, 1024)
     few_rows(64)
-    for split in (256, 512):
-        decode(128, 32, 8, None, split)
-        prefill(128, 32, 8, None, 8192, split)
 
 
 if __name__ == "__main__":

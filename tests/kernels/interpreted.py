@@ -96,11 +96,11 @@ def linear_stream_with_several_tiles_per_program() -> None:
 
 def _gate_up(activation: int, stream: bool, **blocks: int) -> None:
     import torch
-    from vosti.kernels.gate_up import SILU, gate_up
+    from vosti.kernels.gate_up import SILU, gate_up, interleaved
 
     x, weight = draw(3, 18, 32), draw(4, 2 * 24, 32, scale=0.3)
     out = torch.full((18, 24), math.nan)
-    gate_up(tensor(x), tensor(weight), out, activation, tile(**blocks), stream=stream)
+    gate_up(tensor(x), interleaved(*tensor(weight).chunk(2)), out, activation, tile(**blocks), stream=stream)
     function = activations.silu_mul if activation == SILU else activations.gelu_tanh_mul
     close(function(OPS, projections.linear(OPS, x, transposed(weight))), out)
 
