@@ -33,7 +33,7 @@ from vosti.refinement.smt.compiler import Compiled
 from vosti.refinement.smt.obligation import Obligation
 from vosti.refinement.smt.terms import FALSE, Term, conj, neg
 from vosti.refinement.smt.theory import FiniteSets
-from vosti.refinement.smt.values import Map, NamedType, Record, Scalar, Tuple, Value
+from vosti.refinement.smt.values import NamedType, Scalar, Value
 from vosti.spec import actions
 from vosti.spec.state import PageId, RequestId, initial
 
@@ -93,7 +93,7 @@ class PoolBook(Book):
         return [*self.invariant(s), *(self.term(f, pool, s) for f in relation.RELATION), *self.sound(pool)]
 
     def sound(self, pool: Value) -> list[Term]:
-        """The pool's invariants, and that private pages have one holder: `private_is_alone`, whatever r and page."""
+        """The pool's invariants, and that private pages have one holder, which follows."""
         return [self.term(f, pool) for f in (*INVARIANTS, relation.private_are_alone)]
 
     def proves_agreement(self, part: str, assumptions: list[Term], pool: Value, s: Value) -> None:
@@ -119,15 +119,6 @@ class PoolBook(Book):
         """Names the elements by which the sets that are counted may have grown or shrunk."""
         scalars = [v for v in values if isinstance(v, Scalar) and isinstance(v.type, NamedType)]
         return [FiniteSets(v.term.sort).focus(v.term) for v in scalars if v.term.sort in ("RequestId", "PageId")]
-
-    def block(self, r: Value, number: Value) -> Value:
-        """The page of a block of a request's table."""
-        assert isinstance(self.pool, Record) and isinstance(r, Scalar) and isinstance(number, Scalar)
-        requests = self.pool.fields["requests"]
-        assert isinstance(requests, Map)
-        holding = requests.get(r.term)
-        assert isinstance(holding, Record) and isinstance(holding.fields["table"], Tuple)
-        return holding.fields["table"].at(number.term)
 
 
 def obligations(replaced: Replaced | None = None) -> list[Obligation]:
@@ -155,10 +146,10 @@ def relation_is_sound(book: PoolBook) -> None:
         book.defined(f.__name__, have, compiled.needs)
         have.append(compiled.term)
     r, page_id = book.symbol("r", RequestId), book.symbol("page_id", PageId)
-    have += book.focus(r)
-    for lemma in (relation.private_is_uncounted, relation.private_is_alone):
-        book.holds(lemma.__name__, have, lemma, book.pool, r, page_id)
-        have.append(book.term(lemma, book.pool, r, page_id))
+    book.holds("private_is_uncounted", [*have, *book.focus(r)], relation.private_is_uncounted, book.pool, r, page_id)
+    alone = book.run(relation.private_are_alone, book.pool)
+    book.defined("private_are_alone", have, alone.needs)
+    book.prove("private_are_alone", [book.term(relation.private_are_uncounted, book.pool)], alone.term)
     book.holds("holders_agree", book.related(book.pool, book.s), relation.holders_agree, book.pool, book.s)
 
 
@@ -193,7 +184,7 @@ def simulates(book: PoolBook, simulation: Simulation) -> None:
     guard, after = book.of(guard_of, book.pool, arguments), book.of(effect_of, book.pool, arguments)
     focus = book.focus(*arguments.values())
     if "block" in arguments:
-        focus += book.focus(book.block(arguments["r"], arguments["block"]))
+        focus += book.focus(book.of(relation.page_of_block, book.pool, arguments).value)
     sound = book.sound(book.pool)
     lemma_of = LEMMAS.get(simulation.transition)
     lemma = [book.of(lemma_of, book.pool, arguments).term] if lemma_of else []

@@ -96,21 +96,31 @@ def is_private_to(pool: Pool, r: RequestId, page_id: PageId) -> bool:
     return r in pool.requests and page_id in pool.requests[r].table and not pool.pages[page_id].registered
 
 
+def page_of_block(pool: Pool, r: RequestId, block: int) -> PageId:
+    """The page of a block of a request's table."""
+    return pool.requests[r].table[block]
+
+
 def private_is_uncounted(pool: Pool, r: RequestId, page_id: PageId) -> bool:
     """Of a private page's one holder no other is left to be counted."""
     return not is_private_to(pool, r, page_id) or len(others_of(pool, r, page_id)) == 0
 
 
-def private_is_alone(pool: Pool, r: RequestId, page_id: PageId) -> bool:
-    """A private page is in one table only."""
-    return not is_private_to(pool, r, page_id) or all(
-        other == r or page_id not in holding.table for other, holding in pool.requests.items()
+def private_are_uncounted(pool: Pool) -> bool:
+    """Of all requests and the pages that they hold: `private_is_uncounted`."""
+    return all(
+        private_is_uncounted(pool, r, page_id) for r, holding in pool.requests.items() for page_id in holding.table
     )
 
 
 def private_are_alone(pool: Pool) -> bool:
-    """Of all private pages and their holders: `private_is_alone`."""
-    return all(private_is_alone(pool, r, page_id) for r, holding in pool.requests.items() for page_id in holding.table)
+    """A private page is in one table only."""
+    return all(
+        pool.pages[page_id].registered
+        or all(other == r or page_id not in others.table for other, others in pool.requests.items())
+        for r, holding in pool.requests.items()
+        for page_id in holding.table
+    )
 
 
 # ---------------------------------------------------------------- what the caller owes
