@@ -158,10 +158,15 @@ class TracedGhost:
         )
 
     def _slot(self, pool: Pool, row: Row) -> int:
-        """The slot that the page table names for the row's position, wherever the row was told to write."""
-        assert row.request is not None
+        """The slot that the page table names for the row's position, wherever the row was told to write.
+
+        Where no table names one, the slot that it was told: such a row is wrong, and is to show all the same.
+        """
+        assert row.write is not None
+        table = () if row.request is None else pool.requests[row.request].table
         block, offset = divmod(row.position, self._page_size)
-        return pool.requests[row.request].table[block] * self._page_size + offset
+        page, offset = (table[block], offset) if 0 <= block < len(table) else row.write
+        return page * self._page_size + offset
 
     def logits_of(self, batch_row: int) -> Logits:
         """The digest of the logits that a row of the last forward yielded."""

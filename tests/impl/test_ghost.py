@@ -12,13 +12,16 @@ import torch
 from company import Arrival, Recorder, Run, Workload, drive, random_options, random_workload, serve, serve_alone
 from hashing_backend import HashingBackend
 from vosti.impl import ghost
+from vosti.impl import pool as pools
 from vosti.impl.backend import Batch, ForwardResult
 from vosti.impl.drafting import Script
 from vosti.impl.engine import Engine
 from vosti.impl.ghost import Ghost, NoGhost, TracedGhost
 from vosti.impl.options import EngineOptions, SamplingParams
+from vosti.impl.planning import Chunk
+from vosti.impl.pool_state import empty
 from vosti.spec.events import Event, ForwardEvent, OutputEvent, PlanEvent, SettleEvent, digest
-from vosti.spec.state import Logits, RequestId, Token
+from vosti.spec.state import Domain, Logits, PageId, RequestId, Token
 from vosti.spec.step import Attach, Emit, Evict
 
 PARAMS = SamplingParams(max_tokens=6, temperature=0.8, seed=3)
@@ -185,6 +188,33 @@ def test_values_are_read_back_from_the_pool() -> None:
     digests = written(good)
     assert [digest(bits) for bits in good.slots[:3]] == digests
     assert written(WritesElsewhere()) != digests
+
+
+@pytest.mark.parametrize(("sequence", "position", "write"), [(-1, 0, 3), (-1, 0, 0), (0, 5, 3), (0, 9, 2)])
+def test_wrong_rows_are_shown(sequence: int, position: int, write: int) -> None:
+    """A padding row that writes, and a row beyond its table, are shown with what they wrote: a fault of the engine is
+    the checker's to judge, and never hidden by a ghost that fails itself.
+    """
+    backend, recorder, r = HashingBackend(), Recorder(), RequestId("r")
+    backend.allocate(3, 2)
+    backend.slots = [bytes([i]) * 16 for i in range(6)]
+    pool = pools.admit(empty(frozenset(map(PageId, range(3))), 2), r, Domain(""))
+    pool = pools.allocate(pool, r, PageId(0))
+    batch = Batch(
+        tokens=np.array([7]),
+        positions=np.array([position]),
+        write_slots=np.array([write]),
+        sequences=np.array([sequence]),
+        tables=np.array([[0]]),
+        logit_rows=np.zeros(0, np.int64),
+    )
+    result = ForwardResult(torch.empty(0, 11), np.ones(1, bool))
+    tracer = TracedGhost(recorder, backend, 2, full=False, reread=False)
+    tracer.computed(0, (Chunk(r, position, 1, ()),), pool, batch, result)
+    (event,) = recorder.events
+    assert isinstance(event, ForwardEvent)
+    assert (write // 2, write % 2) == event.rows[0].write
+    assert [digest(bytes([write]) * 16)] == [slot.kv for slot in event.written]
 
 
 class Garbling(Recorder):
