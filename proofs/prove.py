@@ -22,6 +22,10 @@ from vosti.proofs import (
     determinism,
     forward_order,
     inductive,
+    pool_composites,
+    pool_matches,
+    pool_refinement,
+    pool_rows,
     reuse,
     two_states,
 )
@@ -40,6 +44,10 @@ THEOREMS: Mapping[str, ModuleType] = {
         forward_order,
         determinism,
         reuse,
+        pool_refinement,
+        pool_composites,
+        pool_matches,
+        pool_rows,
     )
 }
 """Each module states one theorem in its docstring, and yields its obligations."""
