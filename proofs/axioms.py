@@ -51,9 +51,9 @@ from vosti.refinement.smt.values import integer_value
 ELEMENT = "Element"
 
 
-def plain(name: str, have: Iterable[Term], goal: Term, solvers: tuple[str, ...] = ("z3", "cvc5")) -> Obligation:
+def plain(name: str, have: Iterable[Term], goal: Term) -> Obligation:
     """An obligation without the axioms: they are what is proved here."""
-    return Obligation(f"axioms/{name}", T.script([*have, neg(goal)]), solvers)
+    return Obligation(f"axioms/{name}", T.script([*have, neg(goal)]))
 
 
 def obligations(replaced: Replaced | None = None) -> list[Obligation]:
@@ -154,11 +154,11 @@ def native(term: Term) -> Term:
 
 
 def products() -> list[Obligation]:
-    """Every axiom of products, and the lemma; nonlinear, so that one solver is enough."""
+    """Every axiom of products, and the lemma, in nonlinear arithmetic."""
     named = [(axiom.name, axiom.body) for axiom in theory.product_axioms()]
     n, size = (integer_value(symbol(name, INT)) for name in ("n", "P"))
     named.append(("ceiling", Compiler().run(ceiling, n, size).term))
-    return [plain(name, [], native(body), ("z3",)) for name, body in named]
+    return [plain(name, [], native(body)) for name, body in named]
 
 
 # ---------------------------------------------------------------- finite sets

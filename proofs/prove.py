@@ -159,7 +159,7 @@ def prove(
         theorems: their names, keys of `THEOREMS`.
         action: if given, only obligations about this action.
         conjunct: if given, only obligations about this conjunct or statement.
-        solvers: who is asked; an obligation that is for one solver alone is put to that one.
+        solvers: who is asked.
         limits: how much each may use for one obligation.
         jobs: how many processes work at a time.
         cache: a folder of earlier proofs, by the hash of all that they depend on; made if missing.
@@ -175,7 +175,7 @@ def prove(
     chosen = [o for o in obligations(theorems, replaced) if concerns(o, action, conjunct)]
     if cache is not None:
         cache.mkdir(parents=True, exist_ok=True)
-    tasks = [(o, tuple(s for s in solvers if s in o.solvers), limits, cache) for o in chosen]
+    tasks = [(o, tuple(solvers), limits, cache) for o in chosen]
     results = []
     if jobs == 1:
         for task in tasks:
@@ -221,7 +221,7 @@ def export(directory: Path, chosen: Iterable[Obligation]) -> list[Path]:
     paths = []
     for obligation in chosen:
         stem = "".join(c if c.isalnum() or c in "._-" else "_" for c in obligation.name)
-        for solver in obligation.solvers:
+        for solver in SOLVERS:
             path = directory / solver / f"{stem}.smt2"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(exported(obligation.script, solver))

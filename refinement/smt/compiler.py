@@ -372,9 +372,10 @@ class Compiler(Operations):
         """A record with some fields given, the others as before."""
         types, new = field_types(ty), dict(old)
         for keyword in keywords:
-            if keyword.arg not in types:
-                raise Refused(f"{ty.cls.__name__} has no field {keyword.arg}")
-            new[keyword.arg] = self.coerce(self.eval(keyword.value, env), types[keyword.arg])
+            name = str(keyword.arg)
+            if name not in types:
+                raise Refused(f"{ty.cls.__name__} has no field {name}")
+            new[name] = self.coerce(self.eval(keyword.value, env), types[name])
         if len(new) != len(types):
             raise Refused(f"not all fields of {ty.cls.__name__} are given")
         return Record(ty, new)

@@ -20,9 +20,6 @@ class Obligation:
     script: str
     """Declarations, axioms, assumptions, and the negated goal."""
 
-    solvers: tuple[str, ...] = ("z3", "cvc5")
-    """Who is asked."""
-
     @property
     def digest(self) -> str:
         """The script's hash."""

@@ -13,6 +13,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from vosti.refinement.errors import RefinementError
 from vosti.refinement.smt.terms import BOOL, INT, Term
@@ -116,7 +117,8 @@ def type_of(annotation: object) -> Type:
     raise Refused(f"{annotation} is no type of the subset")
 
 
-def field_types(record: RecordType) -> dict[str, Type]:
+@cache
+def field_types(record: RecordType) -> Mapping[str, Type]:
     """The types of a dataclass's fields, in order."""
     return {name: type_of(hint) for name, hint in typing.get_type_hints(record.cls).items()}
 
