@@ -200,3 +200,21 @@ def test_a_trace_never_replaces_a_file(trace: Path) -> None:
     assert 2 == ended.code
     assert "a trace never replaces a file" in ended.err
     assert before == trace.read_bytes()
+
+
+def test_an_interrupted_recording_is_no_violation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C ends with 130, and what was recorded says that it is incomplete."""
+    from vosti.impl.engine import Engine
+
+    honest, calls = Engine.step, iter(range(60))
+
+    def step(self: Engine) -> object:
+        if next(calls, None) is None:
+            raise KeyboardInterrupt
+        return honest(self)
+
+    monkeypatch.setattr(Engine, "step", step)
+    path = tmp_path / "a.trace"
+    interrupted, audited = vosti("record", "tiny-llama3", *SMALL, "-o", path), vosti("audit", path)
+
+    assert (130, "", 3) == (interrupted.code, interrupted.out, audited.code)
