@@ -136,14 +136,14 @@ def obligations(replaced: Replaced | None = None) -> list[Obligation]:
 def relation_is_sound(book: PoolBook) -> None:
     """Agreement and the invariants are defined; the holders of a page are those whose table contains it."""
     have = book.invariant(book.s)
-    for f in relation.RELATION:
-        compiled = book.run(f, book.pool, book.s)
-        book.defined(f.__name__, have, compiled.needs)
+    for part in relation.RELATION:
+        compiled = book.run(part, book.pool, book.s)
+        book.defined(part.__name__, have, compiled.needs)
         have.append(compiled.term)
     have = []
-    for f in INVARIANTS:
-        compiled = book.run(f, book.pool)
-        book.defined(f.__name__, have, compiled.needs)
+    for invariant in INVARIANTS:
+        compiled = book.run(invariant, book.pool)
+        book.defined(invariant.__name__, have, compiled.needs)
         have.append(compiled.term)
     r, page_id = book.symbol("r", RequestId), book.symbol("page_id", PageId)
     book.holds("private_is_uncounted", [*have, *book.focus(r)], relation.private_is_uncounted, book.pool, r, page_id)

@@ -7,9 +7,11 @@ chunk's rows together (`layout_ok`):
 
     forward_ok(s, packed_rows(pool, chunks, ...))
 
-conjunct by conjunct, each for an arbitrary row i: the row has its request's next token and position, writes the slot that the page table names, in
-a page that is private, reads its own prefix and nothing else, and is alone in writing its slot. `forward_ok` is the
-function that checkers of runs evaluate on the recorded rows, and that the engine's tests evaluate on its plans.
+conjunct by conjunct, each for an arbitrary row i: it has its request's next token and position, writes the slot that
+the page table names, in a page that is private, reads its own prefix and nothing else, and is alone in writing its
+slot. `forward_ok` is the function that checkers of runs evaluate on the recorded rows, and that the engine's tests
+evaluate on its plans; that it is defined, whatever the rows, is `vosti.proofs.definedness`. How many pages a row reads
+is the lemma `ceiling` again.
 """
 
 from __future__ import annotations
