@@ -14,7 +14,7 @@ from engine_faults import in_forward, in_output, in_plan, in_settle
 from engine_faults.edits import Fault, StaleEdit, applied, fault
 from engine_faults.finding import expected_tokens, find
 from engine_faults.scenarios import SCENARIOS
-from vosti.impl import engine, planning, pool
+from vosti.impl import engine, planning
 from vosti.refinement.checks import CHECKS
 
 FAULTS: tuple[Fault, ...] = (*in_plan.FAULTS, *in_forward.FAULTS, *in_settle.FAULTS, *in_output.FAULTS)
@@ -79,10 +79,17 @@ def test_a_seeded_fault_is_found(seeded: Fault, tmp_path: Path, found_faults: li
 
 def test_a_fault_is_gone_afterwards() -> None:
     """Patched functions are the original ones again, under every name that other modules have for them."""
-    before = (pool.evict, planning.plan_step, engine.plan_step, engine.Engine._step)
-    with applied(fault("any", ("planning:plan_step", "planner.budget == 0", "False"))):
-        assert planning.plan_step is engine.plan_step is not before[1]
-    assert before == (pool.evict, planning.plan_step, engine.plan_step, engine.Engine._step)
+    original, method = planning.plan_step, engine.Engine._step
+    seeded = fault(
+        "any",
+        ("planning:plan_step", "planner.budget == 0", "False"),
+        ("engine:Engine._step", "settled = self._settle(", "settled = self._settle("),
+    )
+    with applied(seeded):
+        assert original is not planning.plan_step is vars(engine)["plan_step"]
+        assert method is not engine.Engine._step
+    assert original is planning.plan_step is vars(engine)["plan_step"]
+    assert method is engine.Engine._step
 
 
 def test_a_patch_that_does_not_fit_is_an_error() -> None:

@@ -18,6 +18,9 @@ from vosti.refinement.audit import Verdict, audit
 from vosti.refinement.writer import TraceWriter
 from vosti.spec.state import RequestId, Token
 
+COMPANY = "company"
+"""How the trace of the run in company is called."""
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -45,8 +48,11 @@ class Finding:
 
     @property
     def trace(self) -> str | None:
-        """Of the first violation: "together", or whose run alone."""
-        return Path(self.verdict.violations[0].trace).stem if self.verdict.violations else None
+        """Of the first violation: "company", or the run of a request alone."""
+        if not self.verdict.violations:
+            return None
+        name = Path(self.verdict.violations[0].trace).stem
+        return name if name == COMPANY else f"{name} alone"
 
 
 def expected_tokens(scenario: Scenario) -> dict[str, tuple[int, ...]]:
@@ -68,7 +74,7 @@ def find(scenario: Scenario, expected: Mapping[str, tuple[int, ...]], folder: Pa
         IncompleteTrace: if the engine raised something, and nothing that it did before is wrong.
     """
     backend = scenario.backend()
-    together = folder / "together.trace"
+    together = folder / f"{COMPANY}.trace"
     run, stopped = _together(scenario, backend, expected, together)
     paths = [together]
     for number, job in enumerate(scenario.jobs):

@@ -34,8 +34,8 @@ FAULTS: tuple[Fault, ...] = (
             "        if parent is None:\n            break\n",
             "        if parent is None:\n"
             "            after = history[end : end + size]\n"
-            "            known = [p for p, page in pool.pages.items() if page.registered and page.depth == end // size]\n"
-            "            parent = next((p for p in known if pool.pages[p].tokens == after), None)\n"
+            "            known = {p: page for p, page in pool.pages.items() if page.depth == end // size}\n"
+            "            parent = next((p for p in known if known[p].registered and known[p].tokens == after), None)\n"
             "        if parent is None:\n"
             "            break\n",
         ),
