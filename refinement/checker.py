@@ -75,7 +75,7 @@ class Checker:
         self.steps = 0
         self._every = every
         self._invariant = Invariant(self.run.state, self.run.observations)
-        self._comparison = SnapshotComparison(self.run.state)
+        self._comparison = SnapshotComparison()
         self._phase: str | None = None
         self._stopped = False
 
@@ -153,7 +153,7 @@ class Checker:
             )
         self._close_step()
         place.phase = "end"
-        self._invariant.check(self.run.state, place, whole=True)
+        self._invariant.check(self.run.state, self._invariant.touch(self.run.state), place, whole=True)
 
     # ------------------------------------------------------------ phases
 
@@ -200,8 +200,9 @@ class Checker:
         for action in event.actions:
             perform(run, Phase.SETTLE, action)
         self._check_used(event.actions)
-        self._comparison.compare(run.state, event.after, run.place)
-        self._invariant.check(run.state, run.place, whole=self.steps % self._every == 0)
+        touched = self._invariant.touch(run.state)
+        self._comparison.compare(run.state, event.after, touched, run.place)
+        self._invariant.check(run.state, touched, run.place, whole=self.steps % self._every == 0)
         self._check_rereadings(event.rereadings)
 
     def _check_used(self, settled: Sequence[Action]) -> None:

@@ -57,7 +57,7 @@ FORWARD = {
     "values_fit_the_mode": "In mode full the bits behind each digest are recorded, and otherwise none are.",
     "values_have_their_digest": "Recorded bits have the digest under which they were recorded.",
     "logits_are_canonical": "Logits are a function of the configuration and the tokens up to their position.",
-    "finiteness_follows_bits": "Of equal bits the same is said, that they are finite or that they are not; of recorded logits, what they are.",
+    "finiteness_follows_bits": "Equal bits are always said to be finite, or never; of recorded bits, truly.",
 }
 
 VALUE_PARTS = {

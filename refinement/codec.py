@@ -1,7 +1,7 @@
 """Events of the specification to entries of a trace, and back.
 
-`entry_of` and `event_of` are inverse to each other, given the snapshot after the step before. A reader therefore
-checks that a line is *the* text of what it says by writing it again.
+`entry_of` and `event_of` are inverse to each other, given the snapshot after the step before: `entry_of` makes one of
+several entries that could tell of an event, and `is_canonical` knows it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from vosti.refinement import entries
-from vosti.refinement.differences import applied, difference
+from vosti.refinement.differences import applied, difference, is_minimal
 from vosti.refinement.errors import UnwritableEvent
 from vosti.refinement.samplers import sampler_fields, sampler_from
 from vosti.spec import step as spec
@@ -169,6 +169,18 @@ def event_of(entry: EventEntry, before: Snapshot, values: Mapping[str, bytes] = 
                 logits=tuple(map(Logits, entry.logits)),
                 ended=entry.ended,
             )
+
+
+def is_canonical(entry: EventEntry, event: Event, before: Snapshot) -> bool:
+    """Whether `entry`, which tells of `event`, is the one that `entry_of` makes of it."""
+    match entry, event:
+        case entries.ForwardEntry(), _:
+            places = dict.fromkeys(row.table for row in entry.rows)
+            return list(places) == list(range(len(entry.tables))) and len(set(entry.tables)) == len(entry.tables)
+        case entries.SettleEntry(), SettleEvent():
+            return is_minimal(entry.after, before, event.after)
+        case _:
+            return True
 
 
 def _reading_of(reading: entries.Reading) -> Reading:

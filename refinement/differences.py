@@ -6,7 +6,8 @@ snapshots, and nothing is lost: `applied(before, difference(before, after)) == a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import TypeVar
 
 from msgspec import UNSET, UnsetType
@@ -90,6 +91,50 @@ def applied(before: Snapshot, change: Difference) -> Snapshot:
     if change.free.removed or change.free.added:
         free = (free - frozenset(change.free.removed)) | frozenset(change.free.added)
     return Snapshot(requests=requests, pages=pages, free=free)
+
+
+def is_minimal(change: Difference, before: Snapshot, after: Snapshot) -> bool:
+    """Whether `change`, which turns `before` into `after`, is `difference(before, after)`.
+
+    It is if nothing in it can be left out, and each part is in order. This costs what the difference holds, and not
+    what the snapshots do.
+    """
+    requests, pages, free = change.requests, change.pages, change.free
+    return (
+        _is_apart(before.requests, requests.removed, requests.added, requests.changed)
+        and _is_apart(before.pages, pages.removed, pages.added, pages.changed)
+        and all(part == _request_change(before.requests[r], after.requests[r]) for r, part in requests.changed)
+        and all(part == _page_change(before.pages[p], after.pages[p]) for p, part in pages.changed)
+        and all(before.requests[r] != after.requests[r] for r, _ in requests.changed)
+        and all(before.pages[p] != after.pages[p] for p, _ in pages.changed)
+        and _ascends(free.removed)
+        and _ascends(free.added)
+        and before.free.issuperset(free.removed)
+        and before.free.isdisjoint(free.added)
+    )
+
+
+def _is_apart(
+    before: Mapping[Key, object],
+    removed: Sequence[Key],
+    added: Sequence[tuple[Key, object]],
+    changed: Sequence[tuple[Key, object]],
+) -> bool:
+    """Whether removed and changed keys were there before, added ones were not, each once and in order."""
+    new, other = [key for key, _ in added], [key for key, _ in changed]
+    return (
+        _ascends(removed)
+        and _ascends(new)
+        and _ascends(other)
+        and all(key in before for key in removed)
+        and all(key in before for key in other)
+        and not any(key in before for key in new)
+        and not set(removed) & set(other)
+    )
+
+
+def _ascends(keys: Sequence[Key]) -> bool:
+    return all(a < b for a, b in pairwise(keys))
 
 
 def _first(pair: tuple[Key, object]) -> Key:

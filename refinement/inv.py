@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from vosti.refinement.explain import explain
 from vosti.refinement.observations import Observations
-from vosti.refinement.touched import OBJECTS, Comparison
+from vosti.refinement.touched import OBJECTS, Comparison, Touched
 from vosti.refinement.violation import Place
 from vosti.spec.invariants import CONJUNCTS, Conjunct, objects
 from vosti.spec.state import State
@@ -28,13 +28,16 @@ class Invariant:
         }
         self._conjuncts = [(conjunct, interpreted.get(conjunct.name, conjunct.local)) for conjunct in CONJUNCTS]
 
-    def failing_touched(self, s: State) -> Iterator[Failing]:
-        """The touched objects of s that the first failing conjunct fails on; s becomes the state before.
+    def touch(self, s: State) -> Touched:
+        """What differs between the state before and s, which becomes the state before."""
+        return self._comparison.touched(s)
+
+    def failing_touched(self, s: State, touched: Touched) -> Iterator[Failing]:
+        """The touched objects of s that the first failing conjunct fails on.
 
         None, if Inv holds in s, provided that it held in the state before. Conjuncts after a failing one may rely
         on it, and are not evaluated.
         """
-        touched = self._comparison.touched(s)
         for conjunct, local in self._conjuncts:
             failing = [x for x in OBJECTS[conjunct.name](touched) if not local(s, *x)]
             if failing:
@@ -49,15 +52,16 @@ class Invariant:
                 yield from ((conjunct, x) for x in failing)
                 return
 
-    def check(self, s: State, place: Place, *, whole: bool) -> None:
+    def check(self, s: State, touched: Touched, place: Place, *, whole: bool) -> None:
         """Refute the run if Inv does not hold in s, the state after a step.
 
         Args:
             s: the state.
+            touched: what differs between the state before, in which Inv holds, and s.
             place: where the run is.
             whole: whether to look at all objects, and not only at those that the step touched.
         """
-        for conjunct, x in self.failing_touched(s):
+        for conjunct, x in self.failing_touched(s, touched):
             self._refute(s, conjunct, x, place)
         if whole:
             for conjunct, x in self.failing(s):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Callable
+from dataclasses import replace
 
 from vosti.refinement.explain import explain
 from vosti.refinement.run import Run
@@ -13,7 +14,7 @@ from vosti.spec.determinism import Admission
 from vosti.spec.events import RowBits
 from vosti.spec.reference import next_sampler
 from vosti.spec.sampling import SamplerState, sample
-from vosti.spec.state import history
+from vosti.spec.state import PageId, State, history
 from vosti.spec.step import (
     RULES,
     Action,
@@ -21,6 +22,7 @@ from vosti.spec.step import (
     Attach,
     Cancel,
     Emit,
+    Evict,
     Fail,
     Finish,
     Observe,
@@ -54,12 +56,14 @@ def perform(run: Run, phase: Phase, action: Action) -> None:
             _check_publish(run, action)
         case Fail():
             _check_fail(run, action)
+        case Evict(page=page_id) if _is_idle_leaf(run, page_id):
+            pass  # evict_guard, without a look at each page of the pool
         case _:
             require(run, rule.guard, *arguments(action))
     run.witnesses.action(run.state, action)
     run.outputs.note(action)
     _follow(run, action)
-    run.state = effect(run.state, action)
+    run.state = _evicted(run.state, action.page) if isinstance(action, Evict) else effect(run.state, action)
     run.place.action = None
 
 
@@ -70,9 +74,28 @@ def require(run: Run, predicate: Callable[..., bool], *args: object) -> None:
         run.place.refute(predicate.__name__, expected=expected, actual=actual)
 
 
+def _is_idle_leaf(run: Run, page_id: PageId) -> bool:
+    """`vosti.spec.actions.evict_guard`, if children are counted right; if it is false, the guard itself decides."""
+    page = run.state.pages.get(page_id)
+    return page is not None and page.registered and not page.holders and run.children[page_id] == 0
+
+
+def _evicted(s: State, page_id: PageId) -> State:
+    """`vosti.spec.actions.evict`, by a copy without the page."""
+    pages = dict(s.pages)
+    del pages[page_id]
+    return replace(s, pages=pages)
+
+
 def _follow(run: Run, action: Action) -> None:
     """What goes beside the state follows an action that is about to happen."""
     match action:
+        case Evict(page=page_id):
+            parent = run.state.pages[page_id].parent
+            if parent is not None:
+                run.children[parent] -= 1
+        case Publish(request=r, block=block) if block > 0:
+            run.children[run.state.requests[r].table[block - 1]] += 1
         case Admit(request=r, prompt=prompt, sampler=sampler):
             run.positions.start(r)
             run.admitted[r] = Admission(prompt, sampler)

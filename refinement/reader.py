@@ -14,7 +14,7 @@ from typing import BinaryIO, Self
 
 import msgspec
 
-from vosti.refinement.codec import NO_VALUES, entry_of, event_of
+from vosti.refinement.codec import NO_VALUES, event_of, is_canonical
 from vosti.refinement.differences import EMPTY
 from vosti.refinement.entries import (
     FIRST_PREVIOUS,
@@ -177,10 +177,9 @@ class TraceReader:
             raise BadTrace(self.path, number, "a second header stands here")
         try:
             event = event_of(entry, self._before, self._values_of(entry, number))
-            written = encode(entry_of(event, entry.prev, self._before))
         except (ValueError, TypeError) as error:
             raise BadTrace(self.path, number, f"the entry has no meaning: {error}") from error
-        if written != line:
+        if encode(entry) != line or not is_canonical(entry, event, self._before):
             raise BadTrace(
                 self.path, number, "the line is not the canonical text of its entry: it was written by something else"
             )

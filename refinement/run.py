@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -51,6 +52,9 @@ class Run:
         self.witnesses = Witnesses()
         self.outputs = Outputs()
         self.forward = Forward()
+
+        self.children: Counter[PageId] = Counter()
+        """How many registered pages have a page as their parent."""
 
         self.admitted: dict[RequestId, Admission] = {}
         """Every request so far, with what it brought."""

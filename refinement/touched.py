@@ -142,14 +142,15 @@ class Comparison:
             if old is not request:
                 self._request(r, old, request, s.page_size, touched)
         touched.unseen = touched.requests if s.seen is before.seen else s.requests
-        for page_id in before.pages.keys() - s.pages.keys():
-            self._reparent(page_id, before.pages[page_id].parent, None)
-            touched.held_blocks |= self._users.get(page_id, set())
-            touched.children |= self._children.get(page_id, set())
         for page_id, page in s.pages.items():
             old_page = before.pages.get(page_id)
             if old_page is not page:
                 self._page(page_id, old_page, page, touched)
+        if len(before.pages) + len(touched.arrived) != len(s.pages):
+            for page_id in before.pages.keys() - s.pages.keys():
+                self._reparent(page_id, before.pages[page_id].parent, None)
+                touched.held_blocks |= self._users.get(page_id, set())
+                touched.children |= self._children.get(page_id, set())
         # A page that went out of use is no object any more: what it was to others stands in the sets above.
         touched.left &= s.pages.keys()
         touched.children &= s.pages.keys()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from event_streams import Stream, stream
 from event_walk import EventWalk, Habits
 from vosti.refinement.audit import audit
-from vosti.refinement.codec import entry_of, event_of
+from vosti.refinement.codec import entry_of, event_of, is_canonical
 from vosti.refinement.differences import EMPTY, applied, difference
 from vosti.refinement.entries import decode, encode, header, line_digest
 from vosti.refinement.errors import (
@@ -87,6 +87,7 @@ def test_events_come_back(seed: int, reread: bool) -> None:
         back = event_of(entry, before)  # type: ignore[arg-type]  # it is neither a header nor an end
 
         assert event == back
+        assert is_canonical(entry, back, before)  # type: ignore[arg-type]
         assert line == encode(entry_of(back, "", before))
         before = event.after if isinstance(event, SettleEvent) else before
 

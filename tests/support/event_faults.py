@@ -421,19 +421,18 @@ def emit_instead(fail: Fail, s: State) -> Sequence[Action] | None:
 
 
 def token_seen_before(s: Stream) -> Stream | None:
-    """Equal logits and sampler state give another token, to the caller as well."""
+    """Equal logits and sampler state give another token."""
     seen: set[object] = set()
-    states = s.states
     for i, event in enumerate(s.events):
-        if isinstance(event, SettleEvent):
-            for j, action in enumerate(event.actions):
-                if isinstance(action, Emit) and action.request in states[i].requests:
-                    key = (action.record.logits, action.sampler)
-                    if key in seen and states[i].requests[action.request].draft == ():
-                        wrong = replace(action.record, token=Token(action.record.token + 1))
-                        actions = (*event.actions[:j], replace(action, record=wrong), *event.actions[j + 1 :])
-                        return s.with_event(i, replace(event, actions=actions))
-                    seen.add(key)
+        for j, action in enumerate(event.actions if isinstance(event, SettleEvent) else ()):
+            if isinstance(action, Emit) and isinstance(event, SettleEvent):
+                key = (action.record.logits, action.sampler)
+                request = s.states[i].requests.get(action.request) if key in seen else None
+                if request is not None and request.draft == ():
+                    wrong = replace(action.record, token=Token(action.record.token + 1))
+                    actions = (*event.actions[:j], replace(action, record=wrong), *event.actions[j + 1 :])
+                    return s.with_event(i, replace(event, actions=actions))
+                seen.add(key)
     return None
 
 
