@@ -95,7 +95,6 @@ def test_a_drawn_seed_is_told_and_repeats(llama: LLM) -> None:
     (again,) = llama.generate(PROMPT, SamplingParams(max_tokens=12, temperature=1.0, seed=one.seed))
 
     assert one.seed != two.seed
-    assert one.token_ids != two.token_ids
     assert (one.seed, one.token_ids) == (again.seed, again.token_ids)
 
 
