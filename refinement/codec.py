@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vosti.refinement import entries
+from vosti.refinement import entries, parts
 from vosti.refinement.differences import applied, difference, is_minimal
 from vosti.refinement.errors import UnwritableEvent
 from vosti.refinement.samplers import sampler_fields, sampler_from
@@ -69,12 +69,12 @@ def entry_of(event: Event, previous: str, before: Snapshot) -> EventEntry:
                 step=event.step,
                 tables=tuple(tables),
                 rows=tuple(
-                    entries.Row(r.request, r.token, r.position, r.write, tables[r.table], r.readable, r.logits)
+                    parts.Row(r.request, r.token, r.position, r.write, tables[r.table], r.readable, r.logits)
                     for r in event.rows
                 ),
-                written=tuple(entries.RowValue(bits.row, bits.kv, bits.finite) for bits in event.written),
+                written=tuple(parts.RowValue(bits.row, bits.kv, bits.finite) for bits in event.written),
                 logits=tuple(
-                    entries.RowValue(bits.row, logits_digest(bits.logits), bits.finite) for bits in event.logits
+                    parts.RowValue(bits.row, logits_digest(bits.logits), bits.finite) for bits in event.logits
                 ),
             )
         case SettleEvent():
@@ -96,31 +96,31 @@ def entry_of(event: Event, previous: str, before: Snapshot) -> EventEntry:
             )
 
 
-def _reading_entry(reading: Reading) -> entries.Reading:
-    return entries.Reading(reading.page, reading.slots)
+def _reading_entry(reading: Reading) -> parts.Reading:
+    return parts.Reading(reading.page, reading.slots)
 
 
-TO_ENTRY: dict[type, Callable[[Any], entries.AnyAction]] = {
-    spec.Admit: lambda a: entries.Admit(a.request, a.prompt, sampler_fields(a.sampler), a.domain, a.arrival),
-    spec.Propose: lambda a: entries.Propose(a.request, a.draft),
-    spec.Attach: lambda a: entries.Attach(a.request, a.page),
-    spec.Allocate: lambda a: entries.Allocate(a.request, a.page),
-    spec.Evict: lambda a: entries.Evict(a.page),
-    spec.Compute: lambda a: entries.Compute(a.request),
-    spec.Emit: lambda a: entries.Emit(
+TO_ENTRY: dict[type, Callable[[Any], parts.AnyAction]] = {
+    spec.Admit: lambda a: parts.Admit(a.request, a.prompt, sampler_fields(a.sampler), a.domain, a.arrival),
+    spec.Propose: lambda a: parts.Propose(a.request, a.draft),
+    spec.Attach: lambda a: parts.Attach(a.request, a.page),
+    spec.Allocate: lambda a: parts.Allocate(a.request, a.page),
+    spec.Evict: lambda a: parts.Evict(a.page),
+    spec.Compute: lambda a: parts.Compute(a.request),
+    spec.Emit: lambda a: parts.Emit(
         a.request, logits_digest(a.record.logits), a.record.token, sampler_fields(a.sampler)
     ),
-    spec.Observe: lambda a: entries.Observe(a.request, a.position, logits_digest(a.logits)),
-    spec.Retract: lambda a: entries.Retract(a.request),
-    spec.Publish: lambda a: entries.Publish(a.request, a.block),
-    spec.Preempt: lambda a: entries.Preempt(a.request, a.in_favour_of),
-    spec.Finish: lambda a: entries.Finish(a.request),
-    spec.Cancel: lambda a: entries.Cancel(a.request),
-    spec.Fail: lambda a: entries.Fail(a.request),
+    spec.Observe: lambda a: parts.Observe(a.request, a.position, logits_digest(a.logits)),
+    spec.Retract: lambda a: parts.Retract(a.request),
+    spec.Publish: lambda a: parts.Publish(a.request, a.block),
+    spec.Preempt: lambda a: parts.Preempt(a.request, a.in_favour_of),
+    spec.Finish: lambda a: parts.Finish(a.request),
+    spec.Cancel: lambda a: parts.Cancel(a.request),
+    spec.Fail: lambda a: parts.Fail(a.request),
 }
 
 
-def action_entry(action: spec.Action) -> entries.AnyAction:
+def action_entry(action: spec.Action) -> parts.AnyAction:
     """An action as it stands in a trace. Raises `UnwritableEvent`."""
     return TO_ENTRY[type(action)](action)
 
@@ -183,34 +183,34 @@ def is_canonical(entry: EventEntry, event: Event, before: Snapshot) -> bool:
             return True
 
 
-def _reading_of(reading: entries.Reading) -> Reading:
+def _reading_of(reading: parts.Reading) -> Reading:
     return Reading(reading.page, reading.slots)
 
 
-def _row_of(row: entries.Row, tables: tuple[entries.Pages, ...]) -> spec.Row:
+def _row_of(row: parts.Row, tables: tuple[parts.Pages, ...]) -> spec.Row:
     if not 0 <= row.table < len(tables):
         raise ValueError(f"a row's table is number {row.table} of {len(tables)}")
     return spec.Row(row.request, row.token, row.position, row.write, tables[row.table], row.readable, row.logits)
 
 
 FROM_ENTRY: dict[type, Callable[[Any], spec.Action]] = {
-    entries.Admit: lambda a: spec.Admit(a.request, a.prompt, sampler_from(a.sampler), a.domain, a.arrival),
-    entries.Propose: lambda a: spec.Propose(a.request, a.draft),
-    entries.Attach: lambda a: spec.Attach(a.request, a.page),
-    entries.Allocate: lambda a: spec.Allocate(a.request, a.page),
-    entries.Evict: lambda a: spec.Evict(a.page),
-    entries.Compute: lambda a: spec.Compute(a.request),
-    entries.Emit: lambda a: spec.Emit(a.request, Record(Logits(a.logits), a.token), sampler_from(a.sampler)),
-    entries.Observe: lambda a: spec.Observe(a.request, a.position, Logits(a.logits)),
-    entries.Retract: lambda a: spec.Retract(a.request),
-    entries.Publish: lambda a: spec.Publish(a.request, a.block),
-    entries.Preempt: lambda a: spec.Preempt(a.request, a.in_favour_of),
-    entries.Finish: lambda a: spec.Finish(a.request),
-    entries.Cancel: lambda a: spec.Cancel(a.request),
-    entries.Fail: lambda a: spec.Fail(a.request),
+    parts.Admit: lambda a: spec.Admit(a.request, a.prompt, sampler_from(a.sampler), a.domain, a.arrival),
+    parts.Propose: lambda a: spec.Propose(a.request, a.draft),
+    parts.Attach: lambda a: spec.Attach(a.request, a.page),
+    parts.Allocate: lambda a: spec.Allocate(a.request, a.page),
+    parts.Evict: lambda a: spec.Evict(a.page),
+    parts.Compute: lambda a: spec.Compute(a.request),
+    parts.Emit: lambda a: spec.Emit(a.request, Record(Logits(a.logits), a.token), sampler_from(a.sampler)),
+    parts.Observe: lambda a: spec.Observe(a.request, a.position, Logits(a.logits)),
+    parts.Retract: lambda a: spec.Retract(a.request),
+    parts.Publish: lambda a: spec.Publish(a.request, a.block),
+    parts.Preempt: lambda a: spec.Preempt(a.request, a.in_favour_of),
+    parts.Finish: lambda a: spec.Finish(a.request),
+    parts.Cancel: lambda a: spec.Cancel(a.request),
+    parts.Fail: lambda a: spec.Fail(a.request),
 }
 
 
-def action_of(action: entries.AnyAction) -> spec.Action:
+def action_of(action: parts.AnyAction) -> spec.Action:
     """The action that stands in a trace. Raises ValueError or TypeError if its sampler state is none."""
     return FROM_ENTRY[type(action)](action)

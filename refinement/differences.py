@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from msgspec import UNSET, UnsetType
 
-from vosti.refinement.entries import (
+from vosti.refinement.parts import (
     Difference,
     FreeDifference,
     PageChange,

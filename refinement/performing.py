@@ -151,7 +151,10 @@ def _check_emit(run: Run, emit: Emit) -> None:
     if not row.finite:
         place.refute("finite_logits", expected="finite logits", actual="not finite", position=last, row=row.row)
     _check_token(run, emit, row, tokens)
-    expected = next_sampler(request.sampler)
+    try:
+        expected = next_sampler(request.sampler)
+    except ValueError as error:  # the last index there is
+        place.refute("next_sampler", expected=f"no further output: {error}", actual=emit.sampler, position=last)
     if emit.sampler != expected:
         place.refute("next_sampler", expected=expected, actual=emit.sampler, position=last)
     key = (run.positions.prefix(r, last), len(request.prompt), request.sampler)
@@ -166,7 +169,10 @@ def _check_token(run: Run, emit: Emit, row: RowBits, tokens: tuple[int, ...]) ->
     if first is not None and first.answer != token:
         run.place.refute("sampled_token", expected=str(first), actual=str(token), position=position)
     if run.full and isinstance(sampler, SamplerState):
-        drawn = sample(floats(run.forward.values[str(row.logits)]), sampler, tokens, len(request.prompt))
+        try:
+            drawn = sample(floats(run.forward.values[str(row.logits)]), sampler, tokens, len(request.prompt))
+        except ValueError as error:  # a row of no tokens, or of too many
+            run.place.refute("sampled_token", expected=f"none: {error}", actual=token, position=position)
         if token != drawn:
             run.place.refute("sampled_token", expected=drawn, actual=token, position=position)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from vosti.refinement.entries import SamplerFields
 from vosti.refinement.errors import UnwritableEvent
+from vosti.refinement.parts import SamplerFields
 from vosti.spec.sampling import SamplerState
 from vosti.spec.state import Sampler
 

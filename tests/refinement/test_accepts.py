@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from event_streams import stream
-from event_walk import EventWalk, FloatWorld, Habits, HashWorld, SymbolicWorld
+from event_walk import EventWalk, Habits
+from event_worlds import FloatWorld, HashWorld, SymbolicWorld
 from vosti.refinement.checker import Checker
 from vosti.refinement.witnesses import WITNESSES
 from vosti.spec.determinism import Record
@@ -51,6 +52,8 @@ def test_a_valid_run_is_accepted(seed: int, habits: Habits, every: int) -> None:
     checker = Checker(walk.header, every=every)
     for event in walk.events(12):
         checker.feed(event)
+        counted = Counter(page.parent for page in checker.state.pages.values() if page.parent is not None)
+        assert counted == +checker.run.children
     checker.finish()
 
     assert walk.state == checker.state

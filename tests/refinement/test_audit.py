@@ -11,7 +11,8 @@ import pytest
 
 from event_faults import FAULTS
 from event_streams import Stream, stream
-from event_walk import EventWalk, Habits, HashWorld, Tokens
+from event_walk import EventWalk, Habits
+from event_worlds import HashWorld, Tokens
 from vosti.refinement.audit import audit
 from vosti.refinement.checker import Checker
 from vosti.refinement.entries import fingerprint_of, header, line_digest

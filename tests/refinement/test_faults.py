@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from event_faults import FAULTS, FULL_FAULTS, REREAD_FAULTS, Fault
-from event_streams import Stream, stream
-from event_walk import FloatWorld, Habits
+from event_faults import FAULTS, FULL_FAULTS, REREAD_FAULTS
+from event_streams import Fault, Stream, stream
+from event_walk import Habits
+from event_worlds import FloatWorld
 from vosti.refinement.audit import audit
 from vosti.spec.events import OutputEvent, PlanEvent, SettleEvent
 

@@ -12,7 +12,8 @@ from safetensors import deserialize
 from safetensors.numpy import load, save
 
 from event_streams import Stream, stream
-from event_walk import FloatWorld, Habits
+from event_walk import Habits
+from event_worlds import FloatWorld
 from vosti.refinement.audit import audit
 from vosti.refinement.errors import BadTrace, TraceExists
 from vosti.refinement.reader import TraceReader

@@ -8,13 +8,14 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TypeVar
 
-from event_walk import EventWalk, Habits, HashWorld, World
+from event_walk import EventWalk, Habits
+from event_worlds import HashWorld, World
 from vosti.refinement.checker import Checker
 from vosti.refinement.entries import Header
 from vosti.refinement.violation import Refuted, Violation
 from vosti.refinement.writer import TraceWriter
 from vosti.spec.events import Event, PlanEvent, SettleEvent
-from vosti.spec.state import State
+from vosti.spec.state import RequestId, State
 from vosti.spec.step import Action, effect
 
 AnyEvent = TypeVar("AnyEvent", bound=Event)
@@ -71,8 +72,22 @@ def stream(seed: int, steps: int = 30, habits: Habits | None = None, world: Worl
     return Stream(walk.header, tuple(walk.events(steps)))
 
 
+OTHER = "0" * 32
+"""A digest of nothing."""
+
+NOBODY = RequestId("nobody")
+
 Edit = Callable[[Stream], Stream | None]
 """Changes a stream in the first suitable place; None if there is none."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An edit, and the check that finds it."""
+
+    name: str
+    check: str
+    edit: Edit
 
 
 def at_event(kind: type[AnyEvent], change: Callable[[AnyEvent, State], Event | Sequence[Event] | None]) -> Edit:
