@@ -1,7 +1,12 @@
 """Each request alone equals its run in company, bit for bit, on a backend in which whatever goes wrong changes bits."""
 
+import inspect
+import os
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -79,6 +84,35 @@ def test_a_schedule_repeats_itself() -> None:
         options = random_options(random, workload, 4)
         first, second = serve(workload, options), serve(workload, options)
         assert first.events == second.events
+
+
+FINGERPRINT = """
+from hashlib import sha256
+from random import Random
+from company import random_options, random_workload, serve
+
+random = Random(8)
+workload = random_workload(random)
+run = serve(workload, random_options(random, workload, 2))
+print(sha256(repr((run.actions(), run.forwards(), run.views())).encode()).hexdigest())
+"""
+
+
+def test_another_process_repeats_the_schedule() -> None:
+    """Processes whose hashes of strings differ take the same actions, on the same pages, and emit the same records."""
+    support = str(Path(inspect.getfile(Workload)).parent)
+    shown = {
+        subprocess.run(
+            [sys.executable, "-c", FINGERPRINT],
+            env={**os.environ, "PYTHONPATH": support, "PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert 1 == len(shown)
+    assert 65 == len(shown.pop())
 
 
 @settings(max_examples=40)
