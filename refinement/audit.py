@@ -240,7 +240,8 @@ def _assumed(headers: Sequence[Header], heads: Sequence[str | None]) -> Iterator
     yield "A value that was observed once would be the same if it were computed again."
     if any(header.mode == "digest" for header in headers):
         yield "In mode digest, tokens follow from logits and sampler state in the way the sampler prescribes."
-    yield "KV values that are recorded as finite are finite."
+    kinds = "Values" if any(header.mode == "digest" for header in headers) else "KV values"
+    yield f"{kinds} that are recorded as finite are finite."
     if any(not header.reread for header in headers):
         yield "Between a page's reading and the next one, nobody but the recorded rows wrote to it."
     if None in heads:
