@@ -4,17 +4,20 @@ For a row at position p, over the positions j that it sees (j ≤ p, and p − j
 
     out = Σⱼ e^(sⱼ − m) vⱼ / Σⱼ e^(sⱼ − m),    sⱼ = (query · keyⱼ) · scale,    m = maxⱼ sⱼ
 
-computed tile by tile of KEY_TILE keys and split by split of SPLIT_TILES tiles, at absolute positions, as
+computed tile by tile of TILE keys and split by split of SPLIT keys, at absolute positions, as
 `vosti.spec.numerics.attention` says; `vosti.kernels.attention_split` computes the same row program split by split.
-A tile's rows are the query heads of one kv head, of several consecutive positions: row r of a tile is head r % GROUP of
-position r // GROUP. A program may compute a block of a head's columns only. A tile of keys that a row does not see leaves the row's state alone, bit for bit, by selection;
-within a tile, lanes that it does not see have weight +0, and add 0 · v, which changes no bit if v is finite. Weights
-are rounded to the element type of values before they are summed, and their sum is a product with ones: both sums then
-have the order of `tl.dot`, and both start from the decayed state as their accumulator.
+
+A program's rows are the query heads of one kv head, of several consecutive positions: row r is head r % GROUP of
+position r // GROUP. It may compute a block of a head's columns only. A tile of keys that a row does not see leaves the
+row's state alone, bit for bit, by selection; within a tile, lanes that it does not see have weight +0 and add 0 · v,
+which changes no bit if v is finite. Weights are rounded to the element type of values before they are summed, and their
+sum is a product with ones: both sums then have the order of `tl.dot`, and both start from the decayed state as their
+accumulator.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -222,6 +225,7 @@ def attention_kernel(
     BLOCK_R: tl.constexpr,
     BLOCK_D: tl.constexpr,
 ):
+    """See `ATTENTION`."""
     GROUP: tl.constexpr = HEADS // KV_HEADS
     BLOCK_Q: tl.constexpr = BLOCK_R // GROUP
     kv_head = tl.program_id(0) % KV_HEADS
@@ -412,8 +416,9 @@ ATTENTION = Kernel(
             Output(
                 "out",
                 ("starts[b] + i", "h", "d"),
-                "program (h // GROUP + d // BLOCK_D * KV_HEADS, tiles - 1 - i // BLOCK_Q, b), lane ((i % BLOCK_Q) * GROUP + "
-                "h % GROUP, d % BLOCK_D), with GROUP = HEADS // KV_HEADS, BLOCK_Q = BLOCK_R // GROUP, if i < counts[b]",
+                "program (h // GROUP + d // BLOCK_D * KV_HEADS, tiles - 1 - i // BLOCK_Q, b), lane "
+                "((i % BLOCK_Q) * GROUP + h % GROUP, d % BLOCK_D), if i < counts[b]; with GROUP = HEADS // KV_HEADS, "
+                "BLOCK_Q = BLOCK_R // GROUP",
                 "attention(queries[i, h, :], the keys and values that position p sees, scale)",
             ),
             Output(
@@ -431,27 +436,50 @@ ATTENTION = Kernel(
 )
 
 
+@dataclass(frozen=True)
+class Sequences:
+    """The sequences of one launch: their rows among the packed rows, and their pages.
+
+    Sequence b has the rows from starts[b], counts[b] of them: the last of its lengths[b] positions.
+    """
+
+    tables: torch.Tensor
+    """[sequences, width] int32: page ids in order of position; −1 where no page stands."""
+
+    starts: torch.Tensor
+    """[sequences] int32."""
+
+    counts: torch.Tensor
+    """[sequences] int32; 0 for a sequence that is padding."""
+
+    lengths: torch.Tensor
+    """[sequences] int32: keys of each sequence, those of its rows included."""
+
+    most_rows: int
+    """At least each of `counts`."""
+
+    page_size: int
+
+    def metadata(self) -> dict[str, torch.Tensor]:
+        """The arrays, as kernels name them."""
+        return {"starts": self.starts, "counts": self.counts, "lengths": self.lengths}
+
+
 def attention(
     queries: torch.Tensor,
     cache: tuple[torch.Tensor, torch.Tensor],
-    tables: torch.Tensor,
-    starts: torch.Tensor,
-    counts: torch.Tensor,
-    lengths: torch.Tensor,
+    sequences: Sequences,
     out: torch.Tensor,
     flags: torch.Tensor,
-    most_rows: int,
-    page_size: int,
     scale: float,
     tile: Tile,
     *,
     window: int | None = None,
 ) -> Any:
-    """Attention of packed rows: sequence b has the rows from starts[b], counts[b] of them, the last of lengths[b] keys.
+    """Attention of packed rows: `queries` and `out` are [rows, heads, d], `flags` is [rows, heads, 4].
 
-    `queries` and `out` are [rows, heads, d]; `cache` is keys and values, [slots, kv heads, d] each; `tables` is
-    [sequences, width]; `flags` is [rows, heads, 4]; `most_rows` is at least each of `counts`. Raises `PremiseError` if a
-    premise of the contract fails that does not need the contents of a buffer.
+    `cache` is keys and values, [slots, kv heads, d] each. Rows that belong to no sequence are left alone. Raises
+    `PremiseError` if a premise of the contract fails that does not need the contents of a buffer.
     """
     _, heads, head_dim = queries.shape
     kv_heads = cache[0].shape[1]
@@ -461,20 +489,18 @@ def attention(
         "queries": queries,
         "keys": cache[0],
         "values": cache[1],
-        "tables": tables,
-        "starts": starts,
-        "counts": counts,
-        "lengths": lengths,
+        "tables": sequences.tables,
+        **sequences.metadata(),
         "out": out,
         "flags": flags,
-        "tiles": -(-most_rows // block_q),
-        "table_width": tables.shape[1],
+        "tiles": -(-sequences.most_rows // block_q),
+        "table_width": sequences.tables.shape[1],
         "scale": scale,
         "HEADS": heads,
         "KV_HEADS": kv_heads,
         "HEAD_DIM": head_dim,
-        "PAGE": page_size,
+        "PAGE": sequences.page_size,
         "WINDOW": window or 0,
         **ROW_PROGRAM,
     }
-    return ATTENTION.launch(arguments, tile, sequences=tables.shape[0])
+    return ATTENTION.launch(arguments, tile, sequences=sequences.tables.shape[0])

@@ -21,6 +21,7 @@ from vosti.kernels.attention import (
     ROW_INPUTS,
     ROW_PROGRAM,
     SHARED_PREMISES,
+    Sequences,
     attend_range,
     finished,
     merge,
@@ -67,6 +68,7 @@ def attention_split_kernel(
     BLOCK_R: tl.constexpr,
     BLOCK_D: tl.constexpr,
 ):
+    """See `ATTENTION_SPLIT`."""
     GROUP: tl.constexpr = HEADS // KV_HEADS
     BLOCK_Q: tl.constexpr = BLOCK_R // GROUP
     kv_head = tl.program_id(0) % KV_HEADS
@@ -192,6 +194,7 @@ def attention_merge_kernel(
     SPLIT: tl.constexpr,
     BLOCK_R: tl.constexpr,
 ):
+    """See `ATTENTION_MERGE`."""
     GROUP: tl.constexpr = HEADS // KV_HEADS
     head = tl.program_id(0)
     index = tl.program_id(1)
@@ -263,7 +266,8 @@ ATTENTION_SPLIT = Kernel(
             Output(
                 "maxima, totals, outputs",
                 ("((b * KV_HEADS + g) * splits + s) * BLOCK_R + r",),
-                "program (g + d // BLOCK_D * KV_HEADS, s, b), lane (r, d % BLOCK_D), if the split first(b) + s holds a position below lengths[b]",
+                "program (g + d // BLOCK_D * KV_HEADS, s, b), lane (r, d % BLOCK_D), if the split first(b) + s holds a "
+                "position below lengths[b]",
                 "the state after split first(b) + s, from the empty state",
             ),
         ),
@@ -333,8 +337,8 @@ class Scratch:
     def allocate(sequences: int, kv_heads: int, splits: int, block_r: int, head_dim: int, device: str) -> Scratch:
         """Enough for the given sizes."""
         cells = sequences * kv_heads * splits * block_r
-        like = {"dtype": torch.float32, "device": device}
-        return Scratch(torch.empty(cells, **like), torch.empty(cells, **like), torch.empty(cells, head_dim, **like))
+        maxima, totals = torch.empty(2, cells, dtype=torch.float32, device=device)
+        return Scratch(maxima, totals, torch.empty(cells, head_dim, dtype=torch.float32, device=device))
 
 
 def splits_needed(longest: int, rows: int, window: int | None) -> int:
@@ -348,16 +352,11 @@ def splits_needed(longest: int, rows: int, window: int | None) -> int:
 def attention_split(
     queries: torch.Tensor,
     cache: tuple[torch.Tensor, torch.Tensor],
-    tables: torch.Tensor,
-    starts: torch.Tensor,
-    counts: torch.Tensor,
-    lengths: torch.Tensor,
+    sequences: Sequences,
     scratch: Scratch,
+    splits: int,
     out: torch.Tensor,
     flags: torch.Tensor,
-    splits: int,
-    most_rows: int,
-    page_size: int,
     scale: float,
     tile: Tile,
     merge_tile: Tile,
@@ -368,23 +367,25 @@ def attention_split(
 
     Raises `PremiseError` if a premise of the contract fails that does not need the contents of a buffer.
     """
-    (_, heads, head_dim), sequences = queries.shape, tables.shape[0]
+    _, heads, head_dim = queries.shape
+    count, width = sequences.tables.shape
     distinct("attention_split", out, queries, *cache)
-    metadata = {"starts": starts, "counts": counts, "lengths": lengths, "splits": splits}
+    metadata = {**sequences.metadata(), "splits": splits}
     states = {"maxima": scratch.maxima, "totals": scratch.totals, "outputs": scratch.outputs}
-    shape = {"HEADS": heads, "KV_HEADS": cache[0].shape[1], "HEAD_DIM": head_dim, "WINDOW": window or 0, **ROW_PROGRAM}
-    arguments = {
-        "queries": queries,
-        "keys": cache[0],
-        "values": cache[1],
-        "tables": tables,
-        **metadata,
-        **states,
-        **shape,
-    }
-    arguments |= {"table_width": tables.shape[1], "scale": scale, "PAGE": page_size}
-    ATTENTION_SPLIT.launch(arguments, tile, sequences=sequences, cells=scratch.maxima.numel(), most_rows=most_rows)
-    block_r = tile.block("BLOCK_R")
-    del shape["TILE"]
-    arguments = {**metadata, **states, **shape, "out": out, "flags": flags, "BLOCK_R": block_r}
-    ATTENTION_MERGE.launch(arguments, merge_tile, sequences=sequences, most_rows=most_rows)
+    shape = {"HEADS": heads, "KV_HEADS": cache[0].shape[1], "HEAD_DIM": head_dim, "WINDOW": window or 0}
+    shape["SPLIT"] = ROW_PROGRAM["SPLIT"]
+    paged = {"keys": cache[0], "values": cache[1], "tables": sequences.tables, "table_width": width}
+    paged |= {"PAGE": sequences.page_size, "TILE": ROW_PROGRAM["TILE"]}
+    ATTENTION_SPLIT.launch(
+        {"queries": queries, **paged, **metadata, **states, **shape, "scale": scale},
+        tile,
+        sequences=count,
+        cells=scratch.maxima.numel(),
+        most_rows=sequences.most_rows,
+    )
+    ATTENTION_MERGE.launch(
+        {**metadata, **states, **shape, "out": out, "flags": flags, "BLOCK_R": tile.block("BLOCK_R")},
+        merge_tile,
+        sequences=count,
+        most_rows=sequences.most_rows,
+    )

@@ -13,6 +13,7 @@ from vosti.kernels.attention_split import ATTENTION_MERGE, ATTENTION_SPLIT
 from vosti.kernels.embedding import EMBEDDING
 from vosti.kernels.finite import LOGITS
 from vosti.kernels.gate_up import GATE_UP, GATE_UP_STREAM
+from vosti.kernels.kv_store import KV_STORE
 from vosti.kernels.launch import Kernel
 from vosti.kernels.linear import LINEAR, LINEAR_STREAM
 from vosti.kernels.rms_norm import RMS_NORM
@@ -29,6 +30,7 @@ KERNELS: Mapping[str, Kernel] = {
         EMBEDDING,
         GATE_UP,
         GATE_UP_STREAM,
+        KV_STORE,
         LINEAR,
         LINEAR_STREAM,
         LOGITS,
@@ -80,6 +82,8 @@ def _constants(entry: Entry, kernel: str) -> Iterator[dict[str, int]]:
         yield fixed | {"RESIDUAL": 1, "MAPPED": 1}
     elif entry.operation == "logits":
         yield {"WIDTH": sizes["width"], "CAPPED": sizes["capped"]}
+    elif entry.operation == "kv_store":
+        yield {"KV_HEADS": sizes["kv_heads"], "HEAD_DIM": sizes["head_dim"]}
     else:
         fixed = {"HEADS": sizes["heads"], "KV_HEADS": sizes["kv_heads"], "HEAD_DIM": sizes["head_dim"]}
         if entry.operation == "rotary_store":

@@ -15,6 +15,7 @@ from vosti.kernels.tile import Tile
 
 @triton.jit(do_not_specialize=["rows"])
 def embedding_kernel(tokens, table, out, rows, scale, WIDTH: tl.constexpr, SCALED: tl.constexpr, BLOCK: tl.constexpr):
+    """See `EMBEDDING`."""
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     token = tl.load(tokens + row).to(tl.int64)

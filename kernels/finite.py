@@ -29,6 +29,7 @@ def not_finite(x):
 
 @triton.jit(do_not_specialize=["rows"])
 def logits_kernel(x, out, flags, rows, cap, WIDTH: tl.constexpr, CAPPED: tl.constexpr, BLOCK: tl.constexpr):
+    """See `LOGITS`."""
     row = tl.program_id(0).to(tl.int64)
     block = tl.program_id(1)
     column = block * BLOCK + tl.arange(0, BLOCK)
@@ -64,8 +65,8 @@ LOGITS = Kernel(
             ),
         ),
         conclusion=(
-            "For 0 <= i < rows, out[i, :] is the soft cap of x[i, :] if CAPPED, and flags[i, b] tells whether block b of "
-            "the row's logits holds a number that is not finite. out may be x itself."
+            "For 0 <= i < rows, out[i, :] is the soft cap of x[i, :] if CAPPED, and flags[i, b] tells whether block b "
+            "of the row's logits holds a number that is not finite. out may be x itself."
         ),
     ),
 )

@@ -55,6 +55,7 @@ def gate_up_kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
+    """See `GATE_UP`."""
     row = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     weight_column = tl.program_id(1) * 2 * BLOCK_N + tl.arange(0, 2 * BLOCK_N)
     k = tl.arange(0, BLOCK_K)
@@ -90,6 +91,7 @@ def gate_up_stream_kernel(
     GROUP_M: tl.constexpr,
     PROGRAMS: tl.constexpr,
 ):
+    """See `GATE_UP_STREAM`."""
     row_tiles = tl.cdiv(rows, BLOCK_M)
     column_tiles: tl.constexpr = (N + BLOCK_N - 1) // BLOCK_N
     for tile in tl.range(tl.program_id(0), row_tiles * column_tiles, PROGRAMS, flatten=True):
@@ -165,7 +167,7 @@ GATE_UP_STREAM = Kernel(
             Output(
                 "out",
                 ("i", "j"),
-                "the program and iteration whose tile has m <= i < m + BLOCK_M and n <= j < n + BLOCK_N; each tile once",
+                "the one program and iteration whose tile has m <= i < m + BLOCK_M and n <= j < n + BLOCK_N",
                 _VALUE,
             ),
         ),

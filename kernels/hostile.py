@@ -20,7 +20,7 @@ KINDS = (
     "infinity and nan",
     "overflow",
 )
-"""Ranges of exponents, sums that cancel, one term that dwarfs the others, zeros of both signs, and non-finite numbers."""
+"""Wide ranges of exponents, sums that cancel, one term that dwarfs the others, zeros of both signs, infinities."""
 
 _EXPONENTS = {
     "wide 8": (-8, 8, -8, 8),

@@ -34,6 +34,7 @@ def linear_kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
+    """See `LINEAR`."""
     row = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     column = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     k = tl.arange(0, BLOCK_K)
@@ -65,6 +66,7 @@ def linear_stream_kernel(
     GROUP_M: tl.constexpr,
     PROGRAMS: tl.constexpr,
 ):
+    """See `LINEAR_STREAM`."""
     row_tiles = tl.cdiv(rows, BLOCK_M)
     column_tiles: tl.constexpr = (N + BLOCK_N - 1) // BLOCK_N
     for tile in tl.range(tl.program_id(0), row_tiles * column_tiles, PROGRAMS, flatten=True):
@@ -139,7 +141,7 @@ LINEAR_STREAM = Kernel(
             Output(
                 "out",
                 ("i", "j"),
-                "the program and iteration whose tile has m <= i < m + BLOCK_M and n <= j < n + BLOCK_N; each tile once",
+                "the one program and iteration whose tile has m <= i < m + BLOCK_M and n <= j < n + BLOCK_N",
                 _OUTPUTS_VALUE,
             ),
         ),

@@ -46,6 +46,7 @@ def rms_norm_kernel(
     MAPPED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
+    """See `RMS_NORM`."""
     row = tl.program_id(0).to(tl.int64)
     source = row
     if MAPPED:
@@ -98,8 +99,8 @@ RMS_NORM = Kernel(
             Output("out", ("i", "j"), "program i, lane j < WIDTH", f"{_NORM} of x[s, :], or of the sum if RESIDUAL"),
         ),
         conclusion=(
-            "For 0 <= i < rows, out[i, :] is the norm of the row s of x (of x + y with a residual, which total_out[i, :] "
-            "then holds). total_out may be x or y itself if the rows are not mapped."
+            "For 0 <= i < rows, out[i, :] is the norm of the row s of x (of x + y with a residual, which "
+            "total_out[i, :] then holds). total_out may be x or y itself if the rows are not mapped."
         ),
     ),
 )

@@ -31,7 +31,7 @@ NO_NORM, PLAIN, UNIT_OFFSET = 0, 1, 2
 
 @triton.jit
 def _head_factor(first, second, epsilon, HEAD_DIM: tl.constexpr):
-    """[heads, d/2] twice → [heads, 1]: 1 / √(mean of the head's squares + ε); the tree's first level adds the halves."""
+    """[heads, d/2] twice → [heads, 1]: 1 / √(mean of squares + ε); the tree's first level adds the two halves."""
     total = tree_sum(first * first + second * second)
     mean = tl.math.div_rn(total, tl.full((1, 1), HEAD_DIM, tl.float32))
     return tl.math.div_rn(tl.full((1, 1), 1.0, tl.float32), tl.math.sqrt_rn(mean + epsilon))
@@ -59,6 +59,7 @@ def rotary_store_kernel(
     SHARED: tl.constexpr,
     BLOCK_H: tl.constexpr,
 ):
+    """See `ROTARY_STORE`."""
     HALF: tl.constexpr = HEAD_DIM // 2
     WIDTH: tl.constexpr = (HEADS + KV_HEADS * (1 if SHARED else 2)) * HEAD_DIM
     row = tl.program_id(0).to(tl.int64)
@@ -124,7 +125,7 @@ ROTARY_STORE = Kernel(
     rotary_store_kernel,
     Contract(
         kernel="rotary_store",
-        row_program="norms.rms_norm or rms_norm_unit_offset per head (NORM), then rotary.rotate; values: rms_norm of weight 1",
+        row_program="norms.rms_norm or rms_norm_unit_offset per head (NORM), then rotary.rotate; values: rms_norm",
         parameters=(
             Buffer("qkv", "bf16", ("rows", "(HEADS + KV_HEADS * (1 if SHARED else 2)) * HEAD_DIM")),
             Buffer("cosines", "fp32", ("positions_known", "HEAD_DIM // 2")),
@@ -169,7 +170,7 @@ ROTARY_STORE = Kernel(
             Output(
                 "keys",
                 ("slots[i]", "g", "d"),
-                "if slots[i] >= 0: program (i, h // BLOCK_H) with h = HEADS + g, lane (h % BLOCK_H, d % (HEAD_DIM // 2))",
+                "if slots[i] >= 0: program (i, h // BLOCK_H), lane (h % BLOCK_H, d % (HEAD_DIM // 2)), h = HEADS + g",
                 _ROTATED,
             ),
             Output(
@@ -186,8 +187,9 @@ ROTARY_STORE = Kernel(
             ),
         ),
         conclusion=(
-            "For 0 <= i < rows, queries[i] holds the row's rotated queries; if slots[i] >= 0, that slot of keys and values "
-            "holds its rotated keys and its values. No other slot changes. The slots that are not negative differ pairwise."
+            "For 0 <= i < rows, queries[i] holds the row's rotated queries; if slots[i] >= 0, that slot of keys and "
+            "values holds its rotated keys and its values. No other slot changes. The slots that are not negative "
+            "differ pairwise."
         ),
     ),
 )

@@ -92,6 +92,7 @@ def operations(shape: Shape) -> Iterator[tuple[str, Dimensions]]:
         yield "linear", (("n", width), ("k", shape.hidden))
         yield "linear", (("n", shape.hidden), ("k", layer.heads * layer.head_dim))
         yield "rotary_store", (*heads, *options)
+        yield "kv_store", heads[1:]
         yield "attention", (*heads, ("window", layer.window))
         yield "attention_split", (*heads, ("window", layer.window))
         yield "attention_merge", (*heads, ("window", layer.window))

@@ -19,7 +19,7 @@ from vosti.kernels.errors import ConfigurationError
 from vosti.kernels.shapes import Dimensions
 from vosti.kernels.tile import Tile
 
-FOLDER = Path(__file__).parent / "tables"
+FOLDER = Path(__file__).parent / "tiles"
 
 
 @dataclass(frozen=True)

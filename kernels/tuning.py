@@ -12,10 +12,12 @@ bit differs; it is timed with weights that no cache holds. The engine never time
 from __future__ import annotations
 
 import argparse
+import json
 import multiprocessing
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -33,6 +35,9 @@ from vosti.kernels.tables import FOLDER, Choice, Entry, decode, describe, encode
 
 TIMED = ("linear", "head", "gate_up")
 """Operations whose tiles are timed; the others keep the tiles that they start from."""
+
+FEWEST = 16
+"""Rows that the smallest tile serves; it is timed at 4, a small batch of decoding sequences."""
 
 LARGE = 8192
 """Rows at which a tile for any number of rows is timed."""
@@ -139,12 +144,12 @@ def tuned(entry: Entry, architecture: str, rows: set[int] | None, log: Callable[
             continue
         options = [replace(choice, tile=tile) for tile in candidates(entry, choice)]
         _compile_all(entry, options, architecture)
-        timed_rows = {16: 4, None: LARGE}.get(choice.up_to_rows, choice.up_to_rows)
+        timed_rows = 4 if choice.up_to_rows == FEWEST else choice.up_to_rows or LARGE
         x = torch.randn(timed_rows, sizes["k"], device="cuda").to(torch.bfloat16)
         times = {}
         for option in options:
             try:
-                times[option] = milliseconds([lambda w=w, o=option: run(entry, o, x, w) for w in weights])
+                times[option] = milliseconds([partial(run, entry, option, x, weight) for weight in weights])
             except OutOfResources:
                 continue
         ranked = sorted(times, key=lambda option: times[option])
@@ -212,8 +217,6 @@ def main() -> None:
 
 def decode_file(path: Path) -> dict[tuple[str, Dimensions], Entry]:
     """The entries of a table file."""
-    import json
-
     return dict(decode(json.loads(path.read_text())).entries)
 
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from triton.runtime.errors import OutOfResources
 
-from vosti.kernels.attention import attention
+from vosti.kernels.attention import Sequences, attention
 from vosti.kernels.attention_split import Scratch, attention_split, splits_needed
 from vosti.kernels.candidates import candidates, make_tile, starting_entry
 from vosti.kernels.embedding import embedding
@@ -341,25 +341,13 @@ def run_attention(
         starts.append(row)
         row += len(query) + 2
     counts, lengths = [len(query) for query, _ in parts], [length for _, length in parts]
-    metadata = integers(starts), integers(counts), integers(lengths)
+    sequences = Sequences(paged.tables, integers(starts), integers(counts), integers(lengths), max(counts), paged.page)
     out = poisoned(*queries.shape)
     flags = torch.zeros(len(queries), heads, 4, dtype=torch.int32, device=DEVICE)
     sizes = {"heads": heads, "kv_heads": kv_heads, "head_dim": d, "window": window or 0}
     if form == "extend":
         tile = tile or entry("attention", **sizes).choice(max(counts)).tile
-        attention(
-            queries,
-            paged.cache,
-            paged.tables,
-            *metadata,
-            out,
-            flags,
-            max(counts),
-            paged.page,
-            scale,
-            tile,
-            window=window,
-        )
+        attention(queries, paged.cache, sequences, out, flags, scale, tile, window=window)
     else:
         tile = tile or entry("attention_split", **sizes).choice(max(counts)).tile
         splits = splits_needed(max(lengths), max(counts), window)
@@ -367,9 +355,8 @@ def run_attention(
         for part in (scratch.maxima, scratch.totals, scratch.outputs):
             part.fill_(math.nan)
         attention_split(
-            queries, paged.cache, paged.tables, *metadata, scratch, out, flags, splits, max(counts), paged.page, scale,
-            tile, make_tile(1, 1), window=window,
-        )  # fmt: skip
+            queries, paged.cache, sequences, scratch, splits, out, flags, scale, tile, make_tile(1, 1), window=window
+        )
     results = [out[start : start + count] for start, count in zip(starts, counts, strict=True)]
     owned = torch.zeros(len(queries), dtype=torch.bool)
     for start, count in zip(starts, counts, strict=True):
@@ -535,11 +522,11 @@ def errors_section() -> None:
     compare("rotary", queries, theirs, turned(data.double(), cosine.double(), sine.double()))
     for d, window in ((64, None), (128, None), (256, None), (256, 512)):
         heads, kv_heads = SHAPES[d]
-        n = 1500
-        q, k, v = randn(n, heads, d), randn(n, kv_heads, d, seed=1), randn(n, kv_heads, d, seed=2)
-        paged = Paged([n], 64, kv_heads, d, [(k, v)], 2)
-        (ours,) = run_attention("extend", paged, [(q, n)], d**-0.5, window)
-        mask = torch.ones(n, n, dtype=torch.bool, device=DEVICE).tril()
+        length = 1500
+        q, keys, values = (randn(length, h, d, seed=i) for i, h in enumerate((heads, kv_heads, kv_heads)))
+        paged = Paged([length], 64, kv_heads, d, [(keys, values)], 2)
+        (ours,) = run_attention("extend", paged, [(q, length)], d**-0.5, window)
+        mask = torch.ones(length, length, dtype=torch.bool, device=DEVICE).tril()
         if window:
             mask &= ~torch.ones_like(mask).tril(-window)
 
@@ -547,7 +534,12 @@ def errors_section() -> None:
             q, k, v = (x.transpose(0, 1)[None] for x in (q, k, v))
             return functional.scaled_dot_product_attention(q, k, v, mask, enable_gqa=True)[0].transpose(0, 1)
 
-        compare(f"attention {d} window {window}", ours, attend(q, k, v), attend(q.double(), k.double(), v.double()))
+        compare(
+            f"attention {d} window {window}",
+            ours,
+            attend(q, keys, values),
+            attend(q.double(), keys.double(), values.double()),
+        )
     logits = torch.randn(64, 5000, device=DEVICE) * 40
     ours = logits.clone()
     flag_logits(ours, torch.zeros(64, 2, dtype=torch.int32, device=DEVICE), make_tile(4, 1, BLOCK=4096), cap=30.0)

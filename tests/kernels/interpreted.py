@@ -35,6 +35,13 @@ def tensor(numbers: Array) -> Any:
     return torch.tensor(numbers.elements, dtype=torch.float32).reshape(numbers.shape)
 
 
+def int32(numbers: list[int]) -> Any:
+    """A tensor of integers, as kernels take them."""
+    import torch
+
+    return torch.tensor(numbers, dtype=torch.int32)
+
+
 def draw(seed: int, *shape: int, scale: float = 1.0) -> Array:
     """Normally distributed numbers."""
     source = random.Random(seed)
@@ -55,7 +62,7 @@ def close(expected: Array, actual: Any, tolerance: float = TOLERANCE) -> None:
 
 def tile(warps: int = 4, stages: int = 1, **blocks: int) -> Any:
     """A tile."""
-    from vosti.kernels.launch import Tile
+    from vosti.kernels.tile import Tile
 
     return Tile(tuple(blocks.items()), warps, stages)
 
@@ -74,6 +81,7 @@ OPS = Floats()
 
 def _linear(rows: int, n: int, k: int, stream: bool, **blocks: int) -> None:
     import torch
+
     from vosti.kernels.linear import linear
 
     x, weight = draw(1, rows, k), draw(2, n, k)
@@ -96,6 +104,7 @@ def linear_stream_with_several_tiles_per_program() -> None:
 
 def _gate_up(activation: int, stream: bool, **blocks: int) -> None:
     import torch
+
     from vosti.kernels.gate_up import SILU, gate_up, interleaved
 
     x, weight = draw(3, 18, 32), draw(4, 2 * 24, 32, scale=0.3)
@@ -130,6 +139,7 @@ def gate_up_stream_with_silu() -> None:
 def embeddings() -> None:
     """Rows of the table, and the same times a scale."""
     import torch
+
     from vosti.kernels.embedding import embedding
 
     table, tokens = draw(5, 11, 40), [3, 0, 10, 3]
@@ -144,6 +154,7 @@ def embeddings() -> None:
 def rms_norms() -> None:
     """Plain and unit offset; the sum is the row program's tree, so the bits agree."""
     import torch
+
     from vosti.kernels.rms_norm import rms_norm
 
     x, weight = draw(6, 5, 40), draw(7, 40)
@@ -157,6 +168,7 @@ def rms_norms() -> None:
 def residual_rms_norms() -> None:
     """The sum replaces the residual stream, and the norm reads it."""
     import torch
+
     from vosti.kernels.rms_norm import rms_norm
 
     x, y, weight = draw(8, 5, 64), draw(9, 5, 64), draw(10, 64)
@@ -177,6 +189,7 @@ def residual_rms_norms() -> None:
 def rms_norm_of_chosen_rows() -> None:
     """With a row map, output row i is computed from row row_map[i]."""
     import torch
+
     from vosti.kernels.rms_norm import rms_norm
 
     x, y, weight, rows = draw(11, 6, 32), draw(12, 6, 32), draw(13, 32), [4, 1, 1]
@@ -194,6 +207,7 @@ def rms_norm_of_chosen_rows() -> None:
 def logits_are_capped_and_flagged() -> None:
     """The soft cap, and a flag for the block that holds a number that is not finite."""
     import torch
+
     from vosti.kernels.finite import flag_logits
 
     x = draw(14, 3, 50, scale=20.0)
@@ -211,6 +225,7 @@ def logits_are_capped_and_flagged() -> None:
 
 def _rotary(norm: int, value_norm: bool, shared: bool, block_h: int) -> None:
     import torch
+
     from vosti.kernels.rotary_store import rotary_store
 
     rows, heads, kv_heads, d, slots = 3, 6, 2, 16, 9
@@ -274,9 +289,28 @@ def rotary_store_with_shared_values() -> None:
 
 
 @case
+def kv_store_alone() -> None:
+    """Rows go to their slots, and to no other; what is not finite raises the head's flag."""
+    import torch
+
+    from vosti.kernels.kv_store import kv_store
+
+    keys, values = tensor(draw(19, 3, 2, 32)), tensor(draw(20, 3, 2, 32))
+    keys[2, 1, 5] = math.inf
+    cache = torch.full((5, 2, 32), math.nan), torch.full((5, 2, 32), math.nan)
+    flags = torch.zeros(3, 2, dtype=torch.int32)
+    kv_store((keys, values), torch.tensor([4, -1, 0], dtype=torch.int32), cache, flags, tile(1))
+    for new, part in zip((keys, values), cache, strict=True):
+        assert bool((part[[4, 0]] == new[[0, 2]]).all())
+        assert bool(torch.isnan(part[1:4]).all())
+    assert flags.tolist() == [[0, 0], [0, 0], [0, 1]]
+
+
+@case
 def rotary_store_flags_what_is_not_finite() -> None:
     """A NaN among the keys or values of one head raises that head's flag, and no other; flags stay up."""
     import torch
+
     from vosti.kernels.rotary_store import rotary_store
 
     qkv = torch.randn(3, 4 + 2 * 2, 16, generator=torch.Generator().manual_seed(0))
@@ -323,7 +357,8 @@ def _attention(
 ) -> None:
     """Both forms, for sequences of (rows, keys), on shuffled pages; what no sequence owns is NaN."""
     import torch
-    from vosti.kernels.attention import attention
+
+    from vosti.kernels.attention import Sequences, attention
     from vosti.kernels.attention_split import Scratch, attention_split, splits_needed
 
     source = random.Random(5)
@@ -349,7 +384,9 @@ def _attention(
     rows = sum(counts) + 2
     queries = torch.randn(rows, heads, d, generator=generator)
     queries[0], queries[-1] = math.nan, math.nan
-    metadata = [torch.tensor(x, dtype=torch.int32) for x in (starts, counts, [length for _, length in sequences])]
+    packed = Sequences(
+        tables, int32(starts), int32(counts), int32([length for _, length in sequences]), max(counts), page
+    )
     stored = [torch.nan_to_num(part) for part in cache]
     keys, values = (array(part.reshape(-1).tolist(), *part.shape) for part in stored)
     scale, most = 0.3, max(counts)
@@ -358,19 +395,16 @@ def _attention(
     for form in ("extend", "split"):
         out, flags = torch.full((rows, heads, d), math.nan), torch.zeros(rows, heads, 4, dtype=torch.int32)
         shape = tile(BLOCK_R=16 * max(1, -(-most * group // 16)) if form == "split" else 16, BLOCK_D=block_d or d)
-        if dict(shape.blocks)["BLOCK_R"] == 48:
+        if shape.block("BLOCK_R") == 48:
             shape = tile(BLOCK_R=64, BLOCK_D=block_d or d)
         if form == "extend":
-            attention(queries, cache, tables, *metadata, out, flags, most, page, scale, shape, window=window)
+            attention(queries, cache, packed, out, flags, scale, shape, window=window)
         else:
             splits = splits_needed(max(length for _, length in sequences), most, window)
-            scratch = Scratch.allocate(len(sequences), kv_heads, splits, dict(shape.blocks)["BLOCK_R"], d, "cpu")
-            attention_split(
-                queries, cache, tables, *metadata, scratch, out, flags, splits, most, page, scale, shape, tile(),
-                window=window,
-            )  # fmt: skip
+            scratch = Scratch.allocate(len(sequences), kv_heads, splits, shape.block("BLOCK_R"), d, "cpu")
+            attention_split(queries, cache, packed, scratch, splits, out, flags, scale, shape, tile(), window=window)
         assert not flags.any(), form
-        assert bool(torch.isnan(out[0]).all()) and bool(torch.isnan(out[-1]).all()), f"{form} wrote a row of nobody"
+        assert bool(torch.isnan(out[[0, -1]]).all()), f"{form} wrote a row of nobody"
         results.append(out)
     for number, (count, length) in enumerate(sequences):
         for i in sorted({0, count // 2, count - 1} if count else set()):
@@ -437,15 +471,14 @@ def attention_over_several_splits() -> None:
 def attention_flags_what_is_not_finite() -> None:
     """A NaN among the values that a row sees raises the row's flags."""
     import torch
-    from vosti.kernels.attention import attention
+
+    from vosti.kernels.attention import Sequences, attention
 
     cache = torch.ones(64, 1, 32), torch.ones(64, 1, 32)
     cache[1][1, 0, 7] = math.nan
-    metadata = [torch.tensor(x, dtype=torch.int32) for x in ([0, 1], [1, 1], [1, 2])]
     flags, out = torch.zeros(2, 2, 4, dtype=torch.int32), torch.empty(2, 2, 32)
-    tables = torch.zeros(2, 1, dtype=torch.int32)
-    shape = tile(BLOCK_R=16, BLOCK_D=32)
-    attention(torch.ones(2, 2, 32), cache, tables, *metadata, out, flags, 1, 64, 1.0, shape)
+    packed = Sequences(torch.zeros(2, 1, dtype=torch.int32), int32([0, 1]), int32([1, 1]), int32([1, 2]), 1, 64)
+    attention(torch.ones(2, 2, 32), cache, packed, out, flags, 1.0, tile(BLOCK_R=16, BLOCK_D=32))
     assert [[0, 0], [1, 1]] == flags[:, :, 0].tolist(), flags.tolist()
 
 
@@ -463,7 +496,7 @@ def main() -> None:
             function()
             problem = None
         except Exception as error:
-            problem = f"{type(error).__name__}: {error}" or "failed"
+            problem = f"{type(error).__name__}: {error}"
         print(json.dumps([name, problem]), flush=True)
 
 
