@@ -32,7 +32,7 @@ _EXPONENTS = {
 
 def wide(m: int, k: int, low: int, high: int, device: str) -> Tensor:
     """[m, k] bf16: normally distributed numbers times 2^e, e uniform between low and high."""
-    exponent = torch.randint(low, high + 1, (m, k), device=device).float()
+    exponent = torch.randint(low, high + 1, (m, k), device=device, dtype=torch.int8).float()
     return (torch.randn(m, k, device=device) * torch.exp2(exponent)).to(torch.bfloat16)
 
 

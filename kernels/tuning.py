@@ -15,7 +15,7 @@ import argparse
 import json
 import multiprocessing
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -88,7 +88,7 @@ def differing_bits(entry: Entry, choices: Iterable[Choice]) -> Iterator[tuple[Ch
                 yield choice, kind
 
 
-def milliseconds(launches: list[Callable[[], object]], repeats: int = 5) -> float:
+def milliseconds(launches: Sequence[Callable[[], object]], repeats: int = 5) -> float:
     """The median time of one of the launches, all of them replayed in order from one CUDA graph."""
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):

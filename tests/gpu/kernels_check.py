@@ -20,6 +20,7 @@ from triton.runtime.errors import OutOfResources
 from vosti.kernels.attention import Sequences, attention
 from vosti.kernels.attention_split import Scratch, attention_split, splits_needed
 from vosti.kernels.candidates import candidates, make_tile, starting_entry
+from vosti.kernels.catalogue import PAGE_SIZES
 from vosti.kernels.embedding import embedding
 from vosti.kernels.finite import flag_logits
 from vosti.kernels.gate_up import GELU_TANH, SILU, gate_up, interleaved
@@ -29,6 +30,7 @@ from vosti.kernels.rms_norm import rms_norm
 from vosti.kernels.rotary_store import PLAIN, UNIT_OFFSET, rotary_store
 from vosti.kernels.tables import Choice, Entry, load
 from vosti.kernels.tile import Tile
+from vosti.kernels.tuning import TIMED, differing_bits
 
 DEVICE = "cuda"
 ROWS = (1, 2, 15, 16, 17, 127, 128, 129, 255, 256, 257, 512, 4096)
@@ -428,6 +430,79 @@ def attention_tiles_section() -> None:
         print(f"tiles: attention d {d} window {window}: {len(tiles)} + 3 tiles, equal", flush=True)
 
 
+# ---------------------------------------------------------------- the table
+
+
+def table_matrices_section(part: int, parts: int) -> None:
+    """All tiles of every linear, gated and head entry of the table have the bits of the entry's first."""
+    every = [entry for entry in load("sm_90").entries.values() if entry.operation in TIMED]
+    # The heads' weights are the largest: two processes take them all, one after another.
+    heads = [entry for entry in every if entry.operation == "head"]
+    others = [entry for entry in every if entry.operation != "head"]
+    mine = heads[part::2] if part < 2 else others[part - 2 :: parts - 2]
+    for one in mine:
+        for choice, kind in differing_bits(one, one.choices):
+            none_of(f"{one.operation} {one.dimensions} {choice} on {kind}", torch.ones(1, device=DEVICE))
+    none_of("no entry", torch.zeros(1, device=DEVICE))
+    settle()
+    tiles = sum(len(one.choices) for one in mine)
+    print(f"table: {len(mine)} entries, {tiles} tiles x {len(KINDS)} kinds of data, equal", flush=True)
+
+
+def table_attention_section(part: int, parts: int) -> None:
+    """For every attention entry of the table: extend, split and a plain tile have the same bits."""
+    entries = [one for one in load("sm_90").entries.values() if one.operation == "attention"]
+    for one in entries[part::parts]:
+        sizes = dict(one.dimensions)
+        heads, kv_heads, d, window = (sizes[name] for name in ("heads", "kv_heads", "head_dim", "window"))
+        group, length = heads // kv_heads, min(window + 300, 2300) if window else 1300
+        keys, values = (randn(length, kv_heads, d, seed=i) for i in range(2))
+        query = randn(length, heads, d) * 2
+        scale, plain = d**-0.5, make_tile(4, 1, BLOCK_R=16, BLOCK_D=min(d, 256))
+        base = None
+        for page in PAGE_SIZES:
+            paged = Paged([length], page, kv_heads, d, [(keys, values)], 6)
+            for tile in (None, plain):
+                (result,) = run_attention("extend", paged, [(query, length)], scale, window or None, tile)
+                base = result if base is None else base
+                equal(f"{one.dimensions} extend {tile} pages of {page}", result, base)
+            for choice in load("sm_90").entry("attention_split", **sizes).choices:
+                rows = choice.tile.block("BLOCK_R") // group
+                parts_ = [(query[length - rows :], length)]
+                (result,) = run_attention("split", paged, parts_, scale, window or None, choice.tile)
+                equal(f"{one.dimensions} split {choice} pages of {page}", result, base[length - rows :])
+    settle()
+    print(f"table: {len(entries[part::parts])} attention entries, extend = split = plain tile", flush=True)
+
+
+# ---------------------------------------------------------------- rows of nobody
+
+
+def padding_section() -> None:
+    """What stands before and behind a launch's rows is neither read nor written."""
+    for rows in (1, 5, 17, 130, 300):
+        x, weight = poisoned(rows + 200, 704), randn(528, 704)
+        x[:rows] = randn(rows, 704)
+        for operation, stacked in (("linear", 528), ("gate_up", 264)):
+            sizes = {"n": stacked, "k": 704} | ({"activation": 1} if operation == "gate_up" else {})
+            for choice in entry(operation, **sizes).choices:
+                stream, out = choice.kernel.endswith("_stream"), torch.full((rows + 200, stacked), 7.0, device=DEVICE)
+                out = out.to(torch.bfloat16)
+                if operation == "gate_up":
+                    gate_up(x[:rows], weight, out[:rows], 1, choice.tile, stream=stream)
+                else:
+                    linear(x[:rows], weight, out[:rows], choice.tile, stream=stream)
+                none_of(f"{operation} {rows} rows {choice}: written behind", out[rows:] != 7.0)
+                none_of(f"{operation} {rows} rows {choice}: read behind", torch.isnan(out[:rows]))
+        out = torch.full((rows + 3, 704), 7.0, device=DEVICE).to(torch.bfloat16)
+        tile = entry("rms_norm", width=704, unit_offset=0).choices[0].tile
+        rms_norm(x[:rows], weight[0], out[:rows], 1e-6, tile)
+        none_of("rms_norm: written behind", out[rows:] != 7.0)
+        none_of("rms_norm: read behind", torch.isnan(out[:rows]))
+    settle()
+    print("padding: 5 numbers of rows x all tiles: nothing read or written behind the rows", flush=True)
+
+
 # ---------------------------------------------------------------- integers
 
 
@@ -559,6 +634,7 @@ SECTIONS: dict[str, Callable[[], None]] = {
     "tiles attention": attention_tiles_section,
     "tiles rows": warps_section,
     "integers": integers_section,
+    "padding": padding_section,
     "errors": errors_section,
     "attention 512": lambda: attention_section(512, None, 40),
 } | {
@@ -566,6 +642,8 @@ SECTIONS: dict[str, Callable[[], None]] = {
     for d, windows in {32: (None, 40), 64: (None, 64), 128: (None, 700), 256: (None, 512)}.items()
     for w in windows
 }
+SECTIONS |= {f"table {part}": lambda part=part: table_matrices_section(part, 8) for part in range(8)}
+SECTIONS |= {f"table attention {part}": lambda part=part: table_attention_section(part, 3) for part in range(3)}
 
 
 def main() -> int:
