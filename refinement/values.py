@@ -1,30 +1,22 @@
 """The bits behind digests, beside a trace in mode "full": safetensors files in a folder TRACE.values.
 
 Each file holds some steps' new values, as tensors of bytes that are named by their digest. A value occurs once in the
-whole folder. The format is small, and is read and written here directly, so that an audit needs nothing more; the
-files open with the safetensors library just as well.
+whole folder. (The library reads them. It writes through raw addresses or numpy, and a file is only a header and the
+bytes, so they are written here.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, KeysView, Mapping
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
 
 import msgspec
+from safetensors import SafetensorError, deserialize, safe_open
 
 from vosti.refinement.errors import BadTrace
 
 ALIGNMENT = 8
 """A safetensors header is padded with spaces to a multiple of this many bytes."""
-
-
-class Tensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a safetensors header says of a tensor."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    data_offsets: tuple[int, int]
 
 
 def values_folder(trace: Path) -> Path:
@@ -39,30 +31,20 @@ def values_file(folder: Path, number: int) -> Path:
 
 def write_values(path: Path, values: Mapping[str, bytes]) -> None:
     """Write a file of values. It must not exist."""
-    tensors: dict[str, Tensor] = {}
+    tensors = {}
     start = 0
     for name, data in values.items():
-        tensors[name] = Tensor("U8", (len(data),), (start, start + len(data)))
+        tensors[name] = {"dtype": "U8", "shape": [len(data)], "data_offsets": [start, start + len(data)]}
         start += len(data)
     head = msgspec.json.encode(tensors)
     head += b" " * (-len(head) % ALIGNMENT)
     with path.open("xb") as file:
-        file.write(len(head).to_bytes(8, "little"))
-        file.write(head)
-        for data in values.values():
-            file.write(data)
-
-
-class Place(NamedTuple):
-    """Where a value's bits are."""
-
-    path: Path
-    offset: int
-    length: int
+        file.write(len(head).to_bytes(8, "little") + head)
+        file.writelines(values.values())
 
 
 class StoredValues:
-    """All values of a trace. Headers are read at once, bits when they are asked for."""
+    """All values of a trace. Their names are read at once, bits when they are asked for, a file at a time."""
 
     def __init__(self, trace: Path) -> None:
         """Open the folder beside `trace`.
@@ -72,8 +54,8 @@ class StoredValues:
         """
         self._folder = values_folder(trace)
         self._trace = trace
-        self._places: dict[str, Place] = {}
-        self._file: tuple[Path, BinaryIO] | None = None
+        self._files: dict[str, Path] = {}
+        self._open: tuple[Path, dict[str, bytes]] | None = None
         self.files = 0
         if not self._folder.is_dir():
             raise BadTrace(trace, None, f"its mode is full, and there is no folder {self._folder} with its values")
@@ -84,48 +66,46 @@ class StoredValues:
             self.files += 1
 
     def _index(self, path: Path) -> None:
-        size = path.stat().st_size
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            if size < 8 or length > size - 8:
-                raise BadTrace(path, None, "the file is cut off in its header")
-            try:
-                tensors = msgspec.json.decode(file.read(length), type=dict[str, Tensor])
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise BadTrace(path, None, f"the safetensors header is malformed ({error})") from error
-        end = 0
-        for name, tensor in sorted(tensors.items(), key=lambda item: item[1].data_offsets):
-            start, stop = tensor.data_offsets
-            if (start, tensor.dtype, tensor.shape) != (end, "U8", (stop - start,)) or stop < start:
-                raise BadTrace(path, None, f"tensor {name!r} is not a row of bytes that follows the tensor before it")
-            if name in self._places:
+        try:
+            with safe_open(path, framework="numpy") as file:
+                names = file.keys()
+        except SafetensorError as error:
+            raise BadTrace(path, None, f"the safetensors file is malformed ({error})") from error
+        for name in names:
+            if name in self._files:
                 raise BadTrace(path, None, f"value {name!r} is stored a second time")
-            self._places[name] = Place(path, 8 + length + start, stop - start)
-            end = stop
-        if size != 8 + length + end:
-            raise BadTrace(path, None, f"the file has {size} bytes, and its header speaks of {8 + length + end}")
+            self._files[name] = path
 
     def names(self) -> KeysView[str]:
         """The digests of all values."""
-        return self._places.keys()
+        return self._files.keys()
 
     def read(self, name: str) -> bytes:
-        """The bits of a value."""
-        path, offset, length = self._places[name]
-        if self._file is None or self._file[0] != path:
-            self.close()
-            self._file = (path, path.open("rb"))
-        self._file[1].seek(offset)
-        data = self._file[1].read(length)
-        if len(data) != length:
+        """The bits of a value.
+
+        Raises:
+            BadTrace: if the file has changed since it was opened, or holds it in another shape than a row of bytes.
+        """
+        path = self._files[name]
+        if self._open is None or self._open[0] != path:
+            self._open = (path, self._load(path))
+        if name not in self._open[1]:
             raise BadTrace(path, None, "the file changed while it was read")
-        return data
+        return self._open[1][name]
+
+    def _load(self, path: Path) -> dict[str, bytes]:
+        try:
+            tensors = dict(deserialize(path.read_bytes()))  # type: ignore[no-untyped-call]  # has no annotations
+        except SafetensorError as error:
+            raise BadTrace(path, None, f"the safetensors file is malformed ({error})") from error
+        for name, tensor in tensors.items():
+            if tensor["dtype"] != "U8" or len(tensor["shape"]) != 1:
+                raise BadTrace(path, None, f"tensor {name!r} is not a row of bytes")
+        return {name: bytes(tensor["data"]) for name, tensor in tensors.items()}
 
     def close(self) -> None:
-        """Close the file that was read last."""
-        if self._file is not None:
-            self._file[1].close()
-            self._file = None
+        """Let go of the file that was read last."""
+        self._open = None
 
 
 class EntryValues(Mapping[str, bytes]):

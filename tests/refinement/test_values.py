@@ -112,22 +112,22 @@ def with_header(change: Callable[[dict[str, dict[str, object]]], object]) -> Cal
 
 
 FILES: dict[str, tuple[Callable[[Path], object], str]] = {
-    "cut off": (cut, "bytes, and its header speaks of"),
-    "cut off in the header": (cut_header, "cut off in its header"),
-    "empty": (lambda path: path.write_bytes(b""), "cut off in its header"),
-    "too long": (lengthen, "bytes, and its header speaks of"),
-    "no JSON": (scramble, "header is malformed"),
+    "cut off": (cut, "file is malformed"),
+    "cut off in the header": (cut_header, "file is malformed"),
+    "empty": (lambda path: path.write_bytes(b""), "file is malformed"),
+    "too long": (lengthen, "file is malformed"),
+    "no JSON": (scramble, "file is malformed"),
     "missing": (lambda path: path.unlink(), "should stand here"),
     "another name": (lambda path: path.rename(path.with_name("other.safetensors")), "should stand here"),
     "a gap between tensors": (
         with_header(lambda tensors: next(iter(tensors.values())).update(data_offsets=[1, 33])),
-        "follows the tensor before it",
+        "file is malformed",
     ),
     "another type": (
-        with_header(lambda tensors: next(iter(tensors.values())).update(dtype="F32")),
+        with_header(lambda tensors: next(iter(tensors.values())).update(dtype="I8")),
         "not a row of bytes",
     ),
-    "a tensor fewer": (with_header(lambda tensors: tensors.popitem()), "its header speaks of"),
+    "a tensor fewer": (with_header(lambda tensors: tensors.popitem()), "file is malformed"),
     "a tensor renamed": (
         with_header(lambda tensors: tensors.update({"0" * 32: tensors.pop(list(tensors)[-1])})),
         "are in no file of the trace's values",
