@@ -35,6 +35,7 @@ from vosti.refinement.smt.terms import (
     conj,
     disj,
     equal,
+    exists,
     for_all,
     implies,
     integer,
@@ -132,7 +133,22 @@ def sequences() -> list[Obligation]:
     same_last = [*have, agree(g, grown, seq.at(g, i)), mention(seq.at(g, seq.length(c)))]
     found.append(plain("extensional: last element", same_last, last_index))
     found.append(plain("extensional: append", [*have, instance, agreement, last_index], equal(g, grown)))
+    index = symbol("w!", INT)
+    stated = for_some(index, substitute(axioms["extensional"].body, {seq.difference(g, h): index}))
+    lemma = implies([agree(g, h, seq.at(g, i))], equal(g, h))
+    found.append(plain("extensional", [axioms["same"].formula, lemma], stated))
     return found
+
+
+def for_some(w: Term, body: Term) -> Term:
+    """∃ w : body, with the quantifier as far inside as it goes."""
+    if w not in T.subterms([body]):
+        return body
+    if body.op == "or":
+        return disj(*(for_some(w, part) for part in body.args))
+    if body.op == "=>" and w not in T.subterms([body.args[0]]):
+        return implies([body.args[0]], for_some(w, body.args[1]))
+    return exists([w], body)
 
 
 def mention(term: Term) -> Term:
@@ -187,7 +203,7 @@ class Lists:
         return apply("distinct_list", (xs,), BOOL)
 
     def remove(self, x: Term, xs: Term) -> Term:
-        """l without the first x."""
+        """xs without the first x."""
         return apply("remove", (x, xs), self.sort)
 
 
@@ -198,7 +214,7 @@ def finite_sets() -> list[Obligation]:
     nil, zero, one = lists.nil, integer(0), integer(1)
     x, y, a = (symbol(f"{name}!", ELEMENT) for name in "xya")
     xs = symbol("xs!", lists.sort)
-    k, u, e, v = symbol("k", lists.sort), symbol("u", lists.sort), symbol("e", ELEMENT), symbol("v", ELEMENT)
+    k, u, e = symbol("k", lists.sort), symbol("u", lists.sort), symbol("e", ELEMENT)
 
     def of(variables: list[Term], body: Term, *pattern: Term) -> Term:
         return for_all(variables, body, (pattern,))
@@ -223,7 +239,7 @@ def finite_sets() -> list[Obligation]:
         found.append(plain(f"{name}: nil", [*definitions, *have], statement(nil)))
         found.append(plain(f"{name}: cons", [*definitions, *have, statement(k)], statement(cons(e, k))))
 
-    by_induction("card_positive", lambda xs: at_most(zero, size(xs)), [])
+    by_induction("size is not negative", lambda xs: at_most(zero, size(xs)), [])
     positive = of([xs], at_most(zero, size(xs)), size(xs))
 
     def kept(xs: Term) -> Term:
@@ -258,7 +274,7 @@ def finite_sets() -> list[Obligation]:
         return for_all([y], implies([member(y, xs)], member(y, ys)), patterns)
 
     def inclusion(xs: Term, ys: Term) -> Term:
-        """l ⊆ m ⟹ |xs| ≤ |m|."""
+        """xs ⊆ ys ⟹ |xs| ≤ |ys|."""
         return implies([distinct(xs), distinct(ys), included(xs, ys)], at_most(size(xs), size(ys)))
 
     found.append(plain("inclusion: nil", [*definitions, positive], inclusion(nil, u)))
@@ -277,19 +293,36 @@ def finite_sets() -> list[Obligation]:
             at_most(size(cons(e, k)), size(u)),
         )
     )
+    by_induction("size 0 is empty", lambda xs: implies([equal(size(xs), zero)], neg(member(x, xs))), [positive])
+    empty = of([xs, x], implies([equal(size(xs), zero)], neg(member(x, xs))), member(x, xs))
+    c = cons(symbol("x!", ELEMENT), k)
     both = [distinct(k), distinct(u)]
-    alike = for_all([y], equal(member(y, u), member(y, k)), ((member(y, u),), (member(y, k),)))
-    found.append(plain("card_same", [inclusion(k, u), inclusion(u, k), *both, alike], equal(size(k), size(u))))
-    c = cons(v, k)
-    grown = for_all([y], disj(equal(y, v), equal(member(y, k), member(y, u))), ((member(y, k),), (member(y, u),)))
-    found.append(
-        plain(
-            "card_step",
-            [*definitions, inclusion(c, u), inclusion(u, c), *both, member(v, u), neg(member(v, k)), grown],
-            equal(size(u), plus(size(k), one)),
-        )
-    )
-    by_induction("card_zero", lambda xs: implies([equal(size(xs), zero)], neg(member(x, xs))), [positive])
-    found.append(plain("card_some: nil", definitions, equal(size(nil), zero)))
-    found.append(plain("card_some: cons", definitions, member(e, cons(e, k))))
+    reasons = {
+        "card_positive": [positive],
+        "card_zero": [empty],
+        "card_same": [inclusion(k, u), inclusion(u, k), *both],
+        "card_step": [*definitions, inclusion(c, u), inclusion(u, c), *both],
+    }
+    for axiom in theory.FiniteSets(ELEMENT).axioms():
+        goal = as_lists(axiom.body, lists, k, u)
+        if axiom.name == "card_some":
+            found.append(plain("card_some: nil", definitions, substitute(goal, {k: nil})))
+            found.append(plain("card_some: head", definitions, member(e, cons(e, k))))
+            found.append(plain("card_some: cons", [member(e, cons(e, k))], substitute(goal, {k: cons(e, k)})))
+        else:
+            found.append(plain(axiom.name, reasons[axiom.name], goal))
     return found
+
+
+def as_lists(term: Term, lists: Lists, s: Term, t: Term) -> Term:
+    """An axiom of finite sets, of the sets that two lists stand for; what it names, exists."""
+    sets = theory.FiniteSets(ELEMENT)
+    x = symbol("x!", ELEMENT)
+    of_sets = {sets.card(symbol(f"{name}!", sets.sort)): lists.size(xs) for name, xs in (("s", s), ("t", t))}
+    named = [part for part in T.subterms([term]) if part.name.startswith(("some_", "other_", "another_"))]
+    elements = {part: symbol("w!", ELEMENT) for part in named}
+    for element in (x, *named):
+        for name, xs in (("s", s), ("t", t)):
+            member = sets.member(element, symbol(f"{name}!", sets.sort))
+            of_sets[member] = lists.member(elements.get(element, x), xs)
+    return for_some(symbol("w!", ELEMENT), substitute(term, {**elements, **of_sets}))

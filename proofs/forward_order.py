@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from vosti.proofs.book import Book, Replaced, state
 from vosti.proofs.canonical_output import computes_canonical
+from vosti.proofs.two_states import request_is_unchanged
 from vosti.refinement.smt.obligation import Obligation
 from vosti.spec.actions import compute, compute_guard
 from vosti.spec.state import PageId, RequestId, State, cached_value
@@ -34,32 +35,34 @@ def reads_the_same(s: State, a: RequestId, b: RequestId, p: int) -> bool:
     return not 0 <= p < s.requests[b].cached or cached_value(compute(s, a), b, p) == cached_value(s, b, p)
 
 
-def requests_agree(s: State, a: RequestId, b: RequestId, r: RequestId) -> bool:
-    """Either order leaves every request in the same place."""
-    t = compute(compute(s, a), b)
-    u = compute(compute(s, b), a)
-    return (r in t.requests) == (r in u.requests) and (r not in t.requests or t.requests[r] == u.requests[r])
-
-
-def pages_agree(s: State, a: RequestId, b: RequestId, page_id: PageId) -> bool:
-    """Either order leaves every page with the same content and holders."""
-    t = compute(compute(s, a), b)
-    u = compute(compute(s, b), a)
+def pages_agree(t: State, u: State, page_id: PageId) -> bool:
+    """A page is in both states or in neither, with the same content and holders."""
     return (page_id in t.pages) == (page_id in u.pages) and (
         page_id not in t.pages or t.pages[page_id] == u.pages[page_id]
     )
 
 
+def nothing_else_changes(s: State, t: State) -> bool:
+    """A compute touches requests and pages alone."""
+    return s.seen == t.seen and s.capacity == t.capacity and s.page_size == t.page_size
+
+
 def obligations(replaced: Replaced | None = None) -> list[Obligation]:
-    """Two computes that stand side by side. That Inv holds in between is `vosti.proofs.inductive`."""
+    """Two computes that stand side by side.
+
+    That Inv holds in between is `vosti.proofs.inductive`; so, by `guard_stays` and `vosti.proofs.definedness`, the
+    second compute is defined.
+    """
     book = Book("forward_order", replaced)
     s, a, b = state(book), book.symbol("a", RequestId), book.symbol("b", RequestId)
     have = [*book.invariant(s), book.term(both_may, s, a, b)]
     book.holds("guard_stays", have, guard_stays, s, a, b)
     book.holds("reads_the_same", have, reads_the_same, s, a, b, book.symbol("p", int))
     t, u = book.run(compute, s, a).value, book.run(compute, s, b).value
+    ab, ba = book.run(compute, t, b).value, book.run(compute, u, a).value
     canonical = [book.term(computes_canonical, *where) for where in ((s, a), (s, b), (t, b), (u, a))]
     have += [*book.invariant(t), *book.invariant(u), *canonical]
-    book.holds("requests_agree", have, requests_agree, s, a, b, book.symbol("r", RequestId))
-    book.holds("pages_agree", have, pages_agree, s, a, b, book.symbol("page", PageId))
+    book.holds("requests_agree", have, request_is_unchanged, ab, ba, book.symbol("r", RequestId))
+    book.holds("pages_agree", have, pages_agree, ab, ba, book.symbol("page", PageId))
+    book.holds("nothing_else_changes", have, nothing_else_changes, s, t)
     return book.obligations

@@ -95,7 +95,7 @@ def obligations(replaced: Replaced | None = None) -> list[Obligation]:
     inv = book.invariant(s)
     for kind in (Finish, Cancel, Fail, Preempt):
         action = transition(book, s, kind)
-        book.holds(f"retained: {action.name}", [*inv, action.guard.term], retained, s, action.after.value, page)
+        book.holds(f"{action.name}: retained", [*inv, action.guard.term], retained, s, action.after.value, page)
     evict = transition(book, s, Evict)
     another = [*inv, evict.guard.term, book.term(differ_pages, page, evict.arguments["page_id"])]
     book.holds("evicting_a_leaf", another, evicting_a_leaf, s, evict.after.value, page, r)
@@ -106,12 +106,15 @@ def obligations(replaced: Replaced | None = None) -> list[Obligation]:
     book.holds("attached_is_canonical", have, attached_is_canonical, s, t, attach.arguments["r"], p)
     book.holds("reads_own_domain", inv, reads_own_domain, s, r, p)
     book.holds("logits_are_forward", inv, logits_are_forward, s, r)
+    # Whatever t is: that the logits of a state with Inv are defined does not depend on how it came about.
+    other = state(book, "t")
+    book.defined("no_trace", [*inv, *book.invariant(other)], book.run(no_trace, s, other, r).needs)
     for action in transitions(book, s):
         t, mine = action.after.value, action.request
         have = [*inv, *book.invariant(t), action.guard.term]
         have += [book.term(logits_are_forward, s, r), book.term(logits_are_forward, t, r)]
         others = [*have, book.term(differ, r, mine)] if mine is not None else have
-        book.holds(f"no_trace: {action.name}", others, no_trace, s, t, r)
+        book.prove(f"{action.name}: no_trace", others, book.term(no_trace, s, t, r))
         if action.kind is Retract:
-            book.holds("no_trace_of_a_draft", have, no_trace, s, t, r)
+            book.prove(f"{action.name}: no_trace_of_a_draft", have, book.term(no_trace, s, t, r))
     return book.obligations
