@@ -86,7 +86,10 @@ def check_command(
         with progress("auditing") as advance:
             verdict = audit([together, *replays.paths], progress=advance)
     exercised = verdict.traces[0].witnesses
+    once = verdict.keys["records"].once
     missing = unmet(requirements, exercised)
+    if once:  # as when the configuration changes while the check runs
+        missing.append(f"every record observed at least twice ({once} were not)")
     write_json(json_file, _result(setting, run, replays, verdict, missing))
 
     click.echo(f"model     {model}, W {verdict.traces[0].fingerprint}")
@@ -99,7 +102,6 @@ def check_command(
     )
     click.echo(f"alone     {len(replays.paths)} requests, {replays.steps} steps, {replays.records} records")
     show(verdict, exercised)
-    once = verdict.keys["records"].once
     click.echo("Every record was observed at least twice." if once == 0 else f"{once} records were observed only once.")
     for difference in replays.differences:
         click.echo(str(difference))

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,17 @@ def test_an_unmet_requirement_is_no_violation() -> None:
     assert "Refines: " in ended.out
     assert ended.err.startswith("vosti: Required and not met: preemptions>=100000 (there are ")
     assert "evictions" not in ended.err
+
+
+def test_records_observed_once_are_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of different configurations bind one another to nothing: the check does not pass for want of a comparison."""
+    honest = CpuBackend.fingerprint
+    numbers = count()
+    monkeypatch.setattr(CpuBackend, "fingerprint", lambda self: {**honest(self), "run": next(numbers)})
+    ended = vosti("check", "tiny-llama3", *SMALL, "--seed", "1")
+
+    assert 2 == ended.code
+    assert ended.err.startswith("vosti: Required and not met: every record observed at least twice (")
 
 
 Forward = Callable[[CpuBackend, Batch], ForwardResult]
