@@ -76,7 +76,7 @@ def test_an_unmet_requirement_is_no_violation() -> None:
 
 
 def test_records_observed_once_are_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs of different configurations bind one another to nothing: the check does not pass for want of a comparison."""
+    """Runs of different configurations do not bind one another: the check does not pass for want of a comparison."""
     honest = CpuBackend.fingerprint
     numbers = count()
     monkeypatch.setattr(CpuBackend, "fingerprint", lambda self: {**honest(self), "run": next(numbers)})
