@@ -4,7 +4,10 @@
 - `theory`: sequences, products and finite sets, each by a few axioms.
 - `values`: symbolic values of Python types, of any size.
 - `source`: where the text of a function is found.
-- `compiler`: statements and expressions of the subset, to symbolic values and to what they need to be defined.
+- `symbols`: what a compilation introduces, what it stands for, and what must hold for Python not to raise.
+- `operations`: what operators do to symbolic values.
+- `comprehensions`: quantifiers, and mappings, sets and tuples by comprehension.
+- `compiler`: functions, statements and expressions of the subset.
 - `obligation`: what is to be proved, as one SMT-LIB script.
 - `solve`: the only module that knows a solver. It answers *proved*, *not proved*, or *gave up*.
 """

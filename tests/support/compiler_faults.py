@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 
 PACKAGE = "vosti.refinement.smt"
-MODULES = ("terms", "theory", "values", "source", "operations", "compiler")
+MODULES = ("terms", "theory", "values", "source", "symbols", "operations", "comprehensions", "compiler")
 """The compiler's modules, each after those that it imports."""
 
 
@@ -61,14 +61,14 @@ FAULTS = (
     Fault(
         "and is or",
         "both",
-        "compiler",
+        "comprehensions",
         "return conj(*found) if conjunction else disj(*found)",
         "return disj(*found) if conjunction else conj(*found)",
     ),
     Fault(
         "what follows and needs nothing of it",
         "both",
-        "compiler",
+        "comprehensions",
         "with self.given(*(found if conjunction else map(neg, found))):",
         "with self.given():",
     ),
@@ -103,77 +103,77 @@ FAULTS = (
     Fault(
         "range ends late",
         "every_index",
-        "compiler",
+        "comprehensions",
         "(T.at_most(lo, i), T.less(i, hi))",
         "(T.at_most(lo, i), T.at_most(i, hi))",
     ),
     Fault(
         "range begins at 0",
         "every_second",
-        "compiler",
+        "comprehensions",
         "(T.at_most(lo, i), T.less(i, hi))",
         "(T.at_most(T.integer(0), i), T.less(i, hi))",
     ),
     Fault(
         "all is any",
         "every_key",
-        "compiler",
+        "comprehensions",
         "if universal:",
         "if not universal:",
     ),
     Fault(
         "a quantifier has no domain",
         "every_key",
-        "compiler",
+        "comprehensions",
         "T.implies(domain, value), self.counters",
         "value, self.counters",
     ),
     Fault(
         "what an element needs is forgotten",
         "every_index_needs",
-        "compiler",
+        "symbols",
         "for need in inner:",
         "for need in ():",
     ),
     Fault(
         "a filter is ignored",
         "comprehended",
-        "compiler",
+        "comprehensions",
         "conj(domain.has(k), self.connected(True, g.ifs, at(k)))",
         "domain.has(k)",
     ),
     Fault(
         "a filter protects nothing",
         "comprehended_from_path",
-        "compiler",
+        "comprehensions",
         "            with self.given(condition):\n                value =",
         "            with self.given():\n                value =",
     ),
     Fault(
         "a comprehension needs nothing of its filter",
         "chosen_set_needs",
-        "compiler",
+        "comprehensions",
         "            self.connected(True, node.generators[0].ifs, at(k))\n        return Set",
         "            pass\n        return Set",
     ),
     Fault(
         "enumerate begins at 1",
         "every_enumerated",
-        "compiler",
+        "comprehensions",
         "(integer_value(i), self.item(of_value, i)) if indexed",
         "(integer_value(T.plus(i, T.integer(1))), self.item(of_value, i)) if indexed",
     ),
     Fault(
         "tuple(range) is one longer",
         "tuple_from_range",
-        "compiler",
+        "comprehensions",
         "T.ite(T.at_most(T.integer(0), n), n, T.integer(0))",
         "T.plus(T.ite(T.at_most(T.integer(0), n), n, T.integer(0)), T.integer(1))",
     ),
     Fault(
         "tuple(range) of a negative number",
         "length_of_tuple_from_range",
-        "compiler",
+        "comprehensions",
         "length = T.ite(T.at_most(T.integer(0), n), n, T.integer(0))",
         "length = n",
     ),
@@ -432,21 +432,21 @@ FAULTS = (
     Fault(
         "an absent argument is passed as a value",
         "opaque_call",
-        "operations",
+        "symbols",
         "return (v.none, ite(v.none, nothing, some.term))",
-        "return (FALSE, ite(v.none, nothing, some.term))",
+        "return (T.FALSE, ite(v.none, nothing, some.term))",
     ),
     Fault(
         "all comprehended sets are one",
         "sizes_of_two_sets",
-        "operations",
+        "symbols",
         'name = f"set_{sets.element}!{_shape([body], (x, *free))}"',
         'name = f"set_{sets.element}!one"',
     ),
     Fault(
         "a comprehended set forgets what it depends on",
         "sizes_of_sets",
-        "operations",
+        "symbols",
         "free = tuple(p for p in T.parameters_of([body]) if p is not x)",
         "free = ()",
     ),

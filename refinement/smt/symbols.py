@@ -1,0 +1,219 @@
+"""The symbols that a compilation introduces, what they stand for, and what must hold for Python not to raise."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from vosti.refinement.smt import terms as T
+from vosti.refinement.smt import theory
+from vosti.refinement.smt.terms import TRUE, Term, conj, equal, ite
+from vosti.refinement.smt.values import (
+    IntType,
+    Map,
+    MapType,
+    NamedType,
+    Option,
+    OptionType,
+    Pair,
+    PairType,
+    Record,
+    RecordType,
+    Refused,
+    Scalar,
+    Set,
+    SetType,
+    Tuple,
+    TupleType,
+    Type,
+    Value,
+    field_types,
+    sort_of,
+)
+
+SEQUENCE_TERMS = frozenset({NamedType("Token")})
+"""The element types whose tuples are terms: arguments of unknown functions, compared and sliced as a whole."""
+
+
+def is_sequence(ty: Type) -> bool:
+    """Whether values of this type are terms of a sequence sort."""
+    return isinstance(ty, TupleType) and ty.item in SEQUENCE_TERMS
+
+
+class Symbols:
+    """Symbols, and needs.
+
+    `needs` collects what must hold for Python not to raise, under the conditions of `path`. `definitions` gives, for
+    some uninterpreted symbols, the formulas that are true of them; `tuples` and `sets` what the others stand for.
+    """
+
+    def __init__(self) -> None:
+        self.counter = itertools.count()
+        self.needs: list[Term] = []
+        self.path: list[Term] = []
+        self.definitions: dict[str, tuple[Term, ...]] = {}
+        self.tuples: dict[str, tuple[tuple[Term, ...], Tuple]] = {}
+        self.sets: dict[str, tuple[tuple[Term, ...], Set]] = {}
+
+    # ---------------------------------------------------------------- needs
+
+    def need(self, condition: Term) -> None:
+        """For Python not to raise here, the condition must hold."""
+        known = set(T.conjuncts(self.path))
+        missing = [c for c in T.conjuncts([condition]) if c not in known]
+        new = T.implies(self.path, conj(*missing))
+        if new is not TRUE and new not in self.needs:
+            self.needs.append(new)
+
+    @contextmanager
+    def given(self, *conditions: Term) -> Iterator[None]:
+        """What is needed is needed only if these conditions hold."""
+        self.path += conditions
+        try:
+            yield
+        finally:
+            del self.path[len(self.path) - len(conditions) :]
+
+    @contextmanager
+    def each(self, variables: tuple[Term, ...], domain: tuple[Term, ...]) -> Iterator[None]:
+        """What is needed inside is needed of all elements of the domain."""
+        outer_needs, outer_path = self.needs, self.path
+        self.needs, self.path = [], list(domain)
+        try:
+            yield
+        finally:
+            inner, self.needs, self.path = self.needs, outer_needs, outer_path
+        for need in inner:
+            self.need(T.for_all(variables, need))
+
+    # ---------------------------------------------------------------- values of which nothing is known
+
+    def fresh(self, name: str, ty: Type) -> Term:
+        """A symbol that occurs nowhere else."""
+        return T.symbol(f"{name}!{next(self.counter)}", sort_of(ty))
+
+    def scalar(self, ty: Type, term: Term) -> Value:
+        """A term as a value of its type."""
+        return Scalar(ty, term)
+
+    def symbolic(self, ty: Type, name: str, params: tuple[Term, ...] = ()) -> Value:
+        """A value of a type about which nothing is known: uninterpreted functions of the parameters."""
+
+        def leaf(suffix: str, sort: str) -> Term:
+            return T.apply(name + suffix, params, sort)
+
+        match ty:
+            case RecordType():
+                fields = field_types(ty).items()
+                return Record(ty, {f: self.symbolic(t, f"{name}.{f}", params) for f, t in fields})
+            case MapType(_, value):
+                return Map(
+                    ty,
+                    lambda k: T.apply(f"{name}.has", (*params, k), T.BOOL),
+                    lambda k: self.symbolic(value, name, (*params, k)),
+                )
+            case SetType():
+                return Set(ty, lambda k: T.apply(f"{name}.has", (*params, k), T.BOOL))
+            case PairType(items):
+                return Pair(ty, tuple(self.symbolic(t, f"{name}.{i}", params) for i, t in enumerate(items)))
+            case OptionType(some):
+                return Option(ty, leaf(".is_none", T.BOOL), self.symbolic(some, f"{name}.some", params))
+            case TupleType(item) if not is_sequence(ty):
+                has = self.tuple_facts(name, params, item)
+                return Tuple(ty, leaf(".len", T.INT), lambda i: self.symbolic(item, f"{name}.at", (*params, i)), has)
+            case _:
+                return Scalar(ty, leaf("", sort_of(ty)))
+
+    def no_value(self, ty: Type, *params: Term) -> Value:
+        """A value that means nothing: what an empty mapping maps to, or the content of None."""
+        stem = "_".join(["nothing", re.sub(r"\W+", "_", repr(ty)), *(p.sort for p in params)])
+        return self.symbolic(ty, stem, params)
+
+    def tuple_facts(self, name: str, params: tuple[Term, ...], item: Type) -> Callable[[Term], Term] | None:
+        """A tuple's length is not negative; its elements, where they are identifiers, are its members."""
+        sorts = [p.sort for p in params]
+        bound = tuple(T.symbol(f"x{i}!", s) for i, s in enumerate(sorts))
+        length = T.apply(f"{name}.len", bound, T.INT)
+        positive = T.for_all(bound, T.at_most(T.integer(0), length), ((length,),))
+        self.definitions[f"{name}.len"] = (positive,)
+        if not isinstance(item, NamedType):
+            return None
+        y, j = T.symbol("y!", item.name), T.symbol("j!", T.INT)
+        at, inside = T.apply(f"{name}.at", (*bound, j), item.name), T.apply(f"{name}.in", (*bound, y), T.BOOL)
+        index = T.apply(f"{name}.index", (*bound, y), T.INT)
+        self.definitions[f"{name}.in"] = (
+            T.for_all(
+                (*bound, j),
+                T.implies([T.within(j, length)], T.apply(f"{name}.in", (*bound, at), T.BOOL)),
+                ((at,),),
+            ),
+            T.for_all(
+                (*bound, y),
+                T.implies(
+                    [inside],
+                    conj(T.within(index, length), equal(T.apply(f"{name}.at", (*bound, index), item.name), y)),
+                ),
+                ((inside,),),
+            ),
+        )
+        return lambda v: T.apply(f"{name}.in", (*params, v), T.BOOL)
+
+    # ---------------------------------------------------------------- closures as terms
+
+    def reify(self, v: Value) -> tuple[Term, ...]:
+        """A value as arguments of an uninterpreted function.
+
+        Raises:
+            Refused: for sets, mappings and records.
+        """
+        match v:
+            case Scalar():
+                return (v.term,)
+            case Option(some=Scalar() as some):
+                # One term for all absent values, so that two of them are the same argument.
+                nothing = T.symbol(f"none_{some.term.sort}", some.term.sort)
+                return (v.none, ite(v.none, nothing, some.term))
+            case Tuple(TupleType(NamedType(item))):
+                return (self.tuple_term(v, theory.Sequences(item)),)
+        raise Refused("an argument of an unknown function is a number, an identifier or a tuple of identifiers")
+
+    def tuple_term(self, v: Tuple, sequences: theory.Sequences) -> Term:
+        """A tuple as one term: a function of the variables that it depends on, defined by its elements."""
+        i = self.fresh("i", IntType())
+        element = v.at(i)
+        assert isinstance(element, Scalar)
+        free = tuple(p for p in T.parameters_of([v.length, element.term]) if p is not i)
+        name = f"tuple_{sequences.element}!{_shape([v.length, element.term], (i, *free))}"
+        term = T.apply(name, free, sequences.sort)
+        if name not in self.definitions:
+            at = sequences.at(term, i)
+            self.definitions[name] = (
+                T.for_all(free, equal(sequences.length(term), v.length), ((term,),) if free else ()),
+                T.for_all((*free, i), T.implies([T.within(i, v.length)], equal(at, element.term)), ((at,),)),
+            )
+            self.tuples[name] = (free, v)
+        return term
+
+    def set_term(self, s: Set, sets: theory.FiniteSets) -> Term:
+        """A set as one term: a function of the variables that it depends on, defined by its membership."""
+        x = self.fresh("x", s.type.item)
+        body = s.has(x)
+        free = tuple(p for p in T.parameters_of([body]) if p is not x)
+        name = f"set_{sets.element}!{_shape([body], (x, *free))}"
+        term = T.apply(name, free, sets.sort)
+        if name not in self.definitions:
+            member = sets.member(x, term)
+            touching = [t for t in T.subterms([body]) if t.op == "symbol" and t.name.endswith(".has") and x in t.args]
+            patterns = ((member,), *((sets.card(term), t) for t in touching))
+            self.definitions[name] = (T.for_all((*free, x), equal(member, body), patterns),)
+            self.sets[name] = (free, s)
+        return term
+
+
+def _shape(parts: list[Term], variables: tuple[Term, ...]) -> str:
+    """A name for what terms say, whatever their variables are called."""
+    said = T.text(T.make("forall", T.BOOL, (T.make("parts", T.BOOL, tuple(parts)),), bound=variables))
+    return "h" + hashlib.sha256(said.encode()).hexdigest()[:12]
