@@ -1,22 +1,23 @@
 """The engine's page pool refines the specification.
 
 The functions of `vosti.impl.pool` that run are the ones that are proved. For every transition X that stands for an
-action A (`SIMULATIONS`), for every pool and state, of any size, with any page size:
+action A (`SIMULATIONS`), for every pool and state of any size, with any page size:
 
     Inv(s) ∧ agrees(pool, s) ∧ the pool's invariants ∧ X_owed(s, ...) ∧ X_guard(pool, ...)
         ⟹  A_guard(s, ...)                            what the pool allows, the specification allows
           ∧  agrees(X(pool, ...), A(s, ...))           and both end up in the same place
           ∧  the pool's invariants of X(pool, ...)     reference counts, free and idle pages, the index: all exact
-          ∧  nothing raises                            not the guard, not the transition, not an invariant
+          ∧  nothing raises                            not the guard, not the transition
 
-`remove` is proved for finish, for cancel and for fail. Actions that are none of the pool's business (propose, emit,
-observe) leave a pool and a state that agree in agreement. The empty pool agrees with the initial state. Inv of the
-state afterwards is `vosti.proofs.inductive`; so every run of the pool, whose caller keeps his word, is a run of the
-specification.
+The last two need the pool's invariants alone: they hold whatever a caller says. `remove` is proved for finish, for
+cancel and for fail. Actions that are none of the pool's business (`ELSEWHERE`) leave a pool and a state that agree in
+agreement. The empty pool agrees with the initial state. Inv of the state afterwards is `vosti.proofs.inductive`; so
+every run of the pool, whose caller keeps his word, is a run of the specification.
 
 A reference count is the number of holders, a page's `children` the number of pages whose parent it is: numbers of
 elements of finite sets, about which little is known beyond what one element more does (`vosti.proofs.axioms` proves
-it). Transitions change such a set by at most one element, and `focus` names it.
+it). Transitions change such a set by at most one element, and `focus` names it. What the counts say of members is
+proved first, and used instead of them (`CONSEQUENCES`, `LEMMAS`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from vosti.impl import pool as engine
-from vosti.impl.pool_invariants import INVARIANTS
+from vosti.impl.pool_invariants import INVARIANTS, children_count, refcounts_count
 from vosti.impl.pool_state import Pool, empty
 from vosti.proofs import pool_relation as relation
 from vosti.proofs.book import Book, Replaced, state
@@ -74,6 +75,12 @@ SIMULATIONS = (
 PROVED_ALONE = tuple({simulation.transition: simulation for simulation in SIMULATIONS}.values())
 """One simulation of each transition."""
 
+COUNTS: tuple[Function, ...] = (refcounts_count, children_count)
+"""The invariants that count elements of sets."""
+
+CONSEQUENCES: tuple[Function, ...] = (relation.held_are_counted, relation.private_are_alone)
+"""What the counts say of members: they follow from the invariants."""
+
 LEMMAS: Mapping[str, Function] = {"allocate": relation.free_is_unheld, "evict": relation.leaf_is_childless}
 """What helps with a transition; proved on its own."""
 
@@ -88,13 +95,17 @@ class PoolBook(Book):
         super().__init__(theorem, replaced)
         self.pool, self.s = self.symbol("pool", Pool), state(self)
 
-    def related(self, pool: Value, s: Value) -> list[Term]:
-        """Inv, agreement, and the pool's invariants."""
-        return [*self.invariant(s), *(self.term(f, pool, s) for f in relation.RELATION), *self.sound(pool)]
+    def related(self, pool: Value, s: Value, *counts: Function) -> list[Term]:
+        """Inv, agreement, and what `sound` gives."""
+        return [*self.invariant(s), *(self.term(f, pool, s) for f in relation.RELATION), *self.sound(pool, *counts)]
 
-    def sound(self, pool: Value) -> list[Term]:
-        """The pool's invariants, and that private pages have one holder, which follows."""
-        return [self.term(f, pool) for f in (*INVARIANTS, relation.private_are_alone)]
+    def sound(self, pool: Value, *counts: Function) -> list[Term]:
+        """The pool's invariants and what follows from them; of `COUNTS` those that are named.
+
+        Most proofs need no count, but what it says of members, and are found sooner without.
+        """
+        kept = [f for f in (*INVARIANTS, *CONSEQUENCES) if f not in COUNTS or f in counts]
+        return [self.term(f, pool) for f in kept]
 
     def proves_agreement(self, part: str, assumptions: list[Term], pool: Value, s: Value) -> None:
         """Each part of agreement."""
@@ -102,9 +113,9 @@ class PoolBook(Book):
             self.prove(f"{part}: {f.__name__}", assumptions, self.term(f, pool, s))
 
     def proves_invariants(self, part: str, assumptions: list[Term], pool: Value) -> None:
-        """Each invariant of the pool."""
+        """Each invariant of a pool, from those of `self.pool` and some assumptions."""
         for f in INVARIANTS:
-            self.prove(f"{part}: {f.__name__}", assumptions, self.term(f, pool))
+            self.prove(f"{part}: {f.__name__}", [*self.sound(self.pool, f), *assumptions], self.term(f, pool))
 
     def arguments(self, *functions: Function) -> dict[str, Value]:
         """A value of which nothing is known for each parameter of the functions after the first, by its name."""
@@ -147,6 +158,7 @@ def relation_is_sound(book: PoolBook) -> None:
         have.append(compiled.term)
     r, page_id = book.symbol("r", RequestId), book.symbol("page_id", PageId)
     book.holds("private_is_uncounted", [*have, *book.focus(r)], relation.private_is_uncounted, book.pool, r, page_id)
+    book.holds("held_are_counted", have, relation.held_are_counted, book.pool)
     alone = book.run(relation.private_are_alone, book.pool)
     book.defined("private_are_alone", have, alone.needs)
     book.prove("private_are_alone", [book.term(relation.private_are_uncounted, book.pool)], alone.term)
@@ -169,7 +181,8 @@ def beginning(book: PoolBook) -> None:
     have = [book.term(positive, size, keys)]
     book.defined("empty", have, pool.needs)
     book.proves_agreement("empty", have, pool.value, s.value)
-    book.proves_invariants("empty", have, pool.value)
+    for invariant in INVARIANTS:
+        book.prove(f"empty: {invariant.__name__}", have, book.term(invariant, pool.value))
 
 
 def simulates(book: PoolBook, simulation: Simulation) -> None:
@@ -190,10 +203,11 @@ def simulates(book: PoolBook, simulation: Simulation) -> None:
     lemma = [book.of(lemma_of, book.pool, arguments).term] if lemma_of else []
     if simulation in PROVED_ALONE:
         if lemma_of:
-            book.holds(lemma_of.__name__, sound, lemma_of, book.pool, arguments["page_id"])
+            counted = book.sound(book.pool, *COUNTS)
+            book.holds(lemma_of.__name__, counted, lemma_of, book.pool, arguments["page_id"])
         book.defined(f"{simulation.transition}_guard", sound, guard.needs)
         book.defined(simulation.transition, [*sound, guard.term], after.needs)
-        book.proves_invariants(simulation.transition, [*sound, *lemma, guard.term, *focus], after.value)
+        book.proves_invariants(simulation.transition, [*lemma, guard.term, *focus], after.value)
     have = [*book.related(book.pool, book.s), *lemma]
     for owed in (book.of(f, book.s, arguments) for f in owed_of):
         book.defined(f"{name}, owed", book.invariant(book.s), owed.needs)

@@ -86,6 +86,13 @@ def leaf_is_childless(pool: Pool, page_id: PageId) -> bool:
     )
 
 
+def held_are_counted(pool: Pool) -> bool:
+    """A reference count is not negative, and not 0 for a page that somebody holds."""
+    return all(page.refcount >= 0 for page in pool.pages.values()) and all(
+        pool.pages[page_id].refcount >= 1 for holding in pool.requests.values() for page_id in holding.table
+    )
+
+
 def others_of(pool: Pool, r: RequestId, page_id: PageId) -> frozenset[RequestId]:
     """The requests other than r whose table contains the page."""
     return frozenset(other for other, holding in pool.requests.items() if other != r and page_id in holding.table)

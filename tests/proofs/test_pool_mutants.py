@@ -173,8 +173,8 @@ FAULTS = {
 }
 
 
-LIMITS = Limits(z3=2_500_000)
-"""More than twice what the hardest of these takes where there is no fault."""
+LIMITS = Limits(z3=700_000)
+"""Three times what the hardest of these takes where there is no fault."""
 
 
 def obligations(fault: Fault) -> list[Obligation]:

@@ -9,7 +9,7 @@ from vosti.impl.pool_invariants import INVARIANTS
 from vosti.proofs.axioms import finite_sets
 from vosti.proofs.pool_refinement import ELSEWHERE, SIMULATIONS
 from vosti.proofs.pool_relation import RELATION
-from vosti.proofs.prove import Report, obligations, prove
+from vosti.proofs.prove import Report, prove
 from vosti.refinement.smt.solve import LIMITS, Answer, solve
 from vosti.refinement.smt.theory import FiniteSets
 from vosti.spec.step import RULES
@@ -83,7 +83,7 @@ def test_no_premise_can_be_spared(name: str) -> None:
     assert solve("\n".join([*lines, goal]), "z3").answer is not Answer.PROVED
 
 
-def test_names_are_unique() -> None:
+def test_names_are_unique(by_z3: Report) -> None:
     """No two obligations have one name."""
-    names = [o.name for o in obligations(THEOREMS)]
+    names = [result.obligation.name for result in by_z3.results]
     assert len(set(names)) == len(names)
