@@ -23,12 +23,11 @@ from __future__ import annotations
 import time
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from vosti.proofs.explore_bounds import DEFAULT, Bounds, candidates
+from vosti.proofs.explore_bounds import Bounds, candidates
 from vosti.proofs.explore_canonical import Canonical
 from vosti.proofs.explore_counterexample import Counterexample, Run, broken_conjunct, described, name_of, raised
 from vosti.proofs.explore_views import Origins, Views, Watch
@@ -114,62 +113,6 @@ def explore(
 
 
 @dataclass(frozen=True)
-class Report:
-    """Explorations within several bounds."""
-
-    explorations: tuple[Exploration, ...]
-
-    views: Counterexample | None
-    """A contradiction to Definition 2.1 between runs within different bounds."""
-
-    @property
-    def states(self) -> int:
-        """Distinct states, over all bounds."""
-        return sum(exploration.states for exploration in self.explorations)
-
-    @property
-    def transitions(self) -> int:
-        """Actions that were taken, over all bounds."""
-        return sum(exploration.transitions for exploration in self.explorations)
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether every exploration was."""
-        return all(exploration.exhausted for exploration in self.explorations)
-
-    @property
-    def counterexamples(self) -> tuple[Counterexample, ...]:
-        """Everything that was found."""
-        found = [*(exploration.counterexample for exploration in self.explorations), self.views]
-        return tuple(counterexample for counterexample in found if counterexample is not None)
-
-    def __str__(self) -> str:
-        """A line for each exploration, and the sum."""
-        lines = [*map(str, self.explorations)]
-        if self.views is not None:
-            lines.append(str(self.views))
-        lines.append(f"together: {self.states:,} distinct states, {self.transitions:,} transitions")
-        return "\n".join(lines)
-
-
-def explore_all(bounds: Sequence[Bounds] = DEFAULT, jobs: int = 1) -> Report:
-    """Explore within each of some bounds, and compare the views of all of them.
-
-    Args:
-        bounds: how far to go, one after the other.
-        jobs: in how many processes.
-    """
-    if jobs == 1:
-        explorations = tuple(map(explore, bounds))
-    else:
-        with ProcessPoolExecutor(jobs) as processes:
-            explorations = tuple(processes.map(explore, bounds))
-    together = Views()
-    contradictions = (together.merge(exploration.views) for exploration in explorations)
-    return Report(explorations, next((found for found in contradictions if found is not None), None))
-
-
-@dataclass(frozen=True)
 class _Node:
     """A state of the frontier, and what goes beside it."""
 
@@ -196,7 +139,7 @@ class _Search:
 
     def findings(self, progress: Progress | None, most: int | None) -> Iterator[Counterexample]:
         """Go from level to level until there is no other; yield counterexamples on the way."""
-        yield from self._inspect(self.bounds.start, lambda: Run(self.bounds.name, ()))
+        yield from self._inspect(self.bounds.start, lambda: Run(self.bounds.name, self.bounds.start, ()))
         while self.frontier and (most is None or len(self.parents) <= most):
             level: list[_Node] = []
             for node in self.frontier:
@@ -251,4 +194,4 @@ class _Search:
             assert action is not None, "every state but the first was reached by an action"
             actions.append(action)
             number = self.parents[number]
-        return Run(self.bounds.name, tuple(reversed(actions)))
+        return Run(self.bounds.name, self.bounds.start, tuple(reversed(actions)))

@@ -98,6 +98,7 @@ def tokens(*numbers: int) -> Tokens:
 DEFAULT = (
     Bounds("sharing", requests=3, pages=4, page_size=1, prompts=(tokens(0, 0),), outputs=1),
     Bounds("competition", requests=3, pages=3, page_size=1, prompts=(tokens(0, 0), tokens(0, 1)), outputs=1),
+    Bounds("domains", requests=3, pages=3, page_size=1, prompts=(tokens(0, 0),), outputs=1, domains=(ONE, OTHER)),
     Bounds(
         "drafts",
         requests=2,
@@ -105,16 +106,34 @@ DEFAULT = (
         page_size=1,
         prompts=(tokens(0, 0),),
         outputs=2,
-        drafts=(tokens(0), tokens(1, 0)),
+        drafts=(tokens(0, 0), tokens(1)),  # right to the end, and wrong
     ),
     Bounds(
-        "larger pages",
+        "drafts short of pages",
         requests=2,
-        pages=4,
+        pages=3,
+        page_size=1,
+        prompts=(tokens(0, 0),),
+        outputs=2,
+        drafts=(tokens(0, 0), tokens(0, 1), tokens(1)),
+    ),
+    Bounds(
+        "drafts in larger pages",
+        requests=2,
+        pages=3,
         page_size=2,
         prompts=(tokens(0, 0, 0),),
         outputs=2,
-        drafts=(tokens(0), tokens(1)),
+        drafts=(tokens(1, 0), tokens(1, 1)),  # right to the end, and wrong after one token
+    ),
+    Bounds(
+        "competition for larger pages",
+        requests=3,
+        pages=2,
+        page_size=2,
+        prompts=(tokens(0, 0, 0),),
+        outputs=1,
+        drafts=(tokens(1),),
     ),
     Bounds(
         "failures",
@@ -124,18 +143,46 @@ DEFAULT = (
         prompts=(tokens(0, 0), tokens(0, NON_FINITE)),
         outputs=1,
         drafts=(tokens(NON_FINITE),),
-    ),
-    Bounds(
-        "domains",
-        requests=3,
-        pages=3,
-        page_size=1,
-        prompts=(tokens(0, 0),),
-        outputs=1,
-        domains=(ONE, OTHER),
+        samplers=(GREEDY, SEEDED),
     ),
 )
 """What `vosti prove explore` exhausts."""
+
+SMALL = (
+    Bounds(
+        "a draft",
+        requests=1,
+        pages=4,
+        page_size=1,
+        prompts=(tokens(0, 1),),
+        outputs=2,
+        drafts=(tokens(0, 2), tokens(1)),  # right to the end, and wrong
+    ),
+    Bounds("a failure", requests=2, pages=2, page_size=1, prompts=(tokens(0, NON_FINITE),), outputs=1),
+    Bounds("a second output", requests=2, pages=2, page_size=1, prompts=(tokens(2),), outputs=2),
+    Bounds("a shared page", requests=2, pages=3, page_size=1, prompts=(tokens(0, 0),), outputs=1),
+    Bounds("two domains", requests=2, pages=2, page_size=1, prompts=(tokens(0, 0),), outputs=1, domains=(ONE, OTHER)),
+    Bounds(
+        "three prompts",
+        requests=2,
+        pages=2,
+        page_size=1,
+        prompts=(tokens(0, 0), tokens(0, 1), tokens(1, 0)),
+        outputs=1,
+    ),
+    Bounds(
+        "a larger page",
+        requests=2,
+        pages=2,
+        page_size=2,
+        prompts=(tokens(0, 0, 0),),
+        outputs=1,
+        drafts=(tokens(1),),
+    ),
+)
+"""Where to look for a counterexample first: a specification with a fault is refuted here in a second, as a rule, and
+one without is explored to the end in a few.
+"""
 
 # Actions of the same arguments are made once: most of an exploration's actions recur in thousands of states.
 _propose, _attach, _allocate, _evict = cache(Propose), cache(Attach), cache(Allocate), cache(Evict)

@@ -29,15 +29,12 @@ NO_DETAILS: Details = {}
 NO_PAGE = -1
 
 
-class Codes:
-    """Numbers for things, as they are met."""
+class Codes(dict[Hashable, int]):
+    """Numbers for things, as they are met: equal things have one number."""
 
-    def __init__(self) -> None:
-        self._codes: dict[Hashable, int] = {}
-
-    def __call__(self, thing: Hashable) -> int:
-        """The thing's number; equal things have one."""
-        return self._codes.setdefault(thing, len(self._codes))
+    def __missing__(self, thing: Hashable) -> int:
+        self[thing] = len(self)
+        return self[thing]
 
 
 class Canonical:
@@ -84,10 +81,10 @@ class Canonical:
                     request.prompt,
                     request.output,
                     request.draft,
-                    self._samplers(request.sampler),
+                    self._samplers[request.sampler],
                     request.cached,
                     tuple([pages[page_id] for page_id in request.table]),
-                    self._domains(request.domain),
+                    self._domains[request.domain],
                     rank,
                     r in s.seen,
                     beside[r],
@@ -107,11 +104,11 @@ class Canonical:
         for r in page.holders:
             holders |= 1 << names.setdefault(r, len(names))
         return (
-            self._contents((page.prefix, page.tokens, page.kv)),
+            self._contents[page.prefix, page.tokens, page.kv],
             holders,
             page.registered,
             NO_PAGE if page.parent is None else pages.setdefault(page.parent, len(pages)),
-            self._domains(page.domain),
+            self._domains[page.domain],
         )
 
 

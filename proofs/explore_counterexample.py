@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from itertools import islice
 from typing import Any
 
@@ -31,6 +31,9 @@ class Run:
 
     bounds: str
     """The bounds' name."""
+
+    start: State = field(repr=False)
+    """The state before any request."""
 
     trace: Trace
 
@@ -80,7 +83,7 @@ class Counterexample:
 
 def described(action: Action) -> str:
     """An action as a call: its name, and its arguments by name."""
-    arguments = ", ".join(f"{field.name}={_argument(getattr(action, field.name))}" for field in fields(action))
+    arguments = ", ".join(f"{part.name}={_argument(getattr(action, part.name))}" for part in fields(action))
     return f"{name_of(action)}({arguments})"
 
 

@@ -23,6 +23,7 @@ from vosti.proofs.explore_counterexample import REFINEMENT, Counterexample, Run,
 from vosti.proofs.explore_views import Origins, Watch
 from vosti.refinement.explain import explain
 from vosti.refinement.snapshots import SnapshotComparison
+from vosti.refinement.touched import Touched
 from vosti.refinement.violation import Place, Refuted
 from vosti.spec.reference import finite_kv, finite_logits, kernel_logits, sampled_token
 from vosti.spec.state import (
@@ -226,9 +227,8 @@ class EngineStep:
                 del self.live[r]
             self._perform(Phase.SETTLE, outcome.actions)
         try:
-            SnapshotComparison(self.bounds.start).compare(
-                self.state, snapshot(self.pool, self.live), Place("the engine")
-            )
+            # A comparison that begins here compares everything.
+            SnapshotComparison().compare(self.state, snapshot(self.pool, self.live), Touched(), Place("the engine"))
         except Refuted as refuted:
             found = refuted.violation
             where = "the engine" if found.page is None else f"page {found.page}"

@@ -33,18 +33,58 @@ from vosti.proofs.explore_engine import Effect, EngineBounds, EngineStep, Found,
 from vosti.proofs.explore_views import Origins, Views, Watch
 from vosti.spec import step
 from vosti.spec.invariants import broken
+from vosti.spec.reference import NON_FINITE
 from vosti.spec.state import PageId, RequestId, State
 from vosti.spec.step import Action, Emit
 
 ENGINES = (
     EngineBounds(
         "engine short of pages",
-        requests=3,
+        requests=4,
         pages=3,
         page_size=1,
         token_budget=2,
         max_seqs=2,
-        jobs=(Job(tokens(0, 0), 2),),
+        jobs=(Job(tokens(0, 0), 2), Job(tokens(0, 1), 2)),
+    ),
+    EngineBounds(
+        "engine of many lengths",
+        requests=3,
+        pages=5,
+        page_size=1,
+        token_budget=2,
+        max_seqs=2,
+        jobs=(Job(tokens(0, 0, 0), 2), Job(tokens(0, 0, 1), 3), Job(tokens(1), 2)),
+    ),
+    EngineBounds(
+        "engine with drafts",
+        requests=3,
+        pages=5,
+        page_size=1,
+        token_budget=3,
+        max_seqs=2,
+        jobs=(Job(tokens(0, 0), 3), Job(tokens(0, 1), 3)),
+        drafts=(tokens(0, 0), tokens(0, 1), tokens(1)),
+    ),
+    EngineBounds(
+        "engine with larger pages",
+        requests=3,
+        pages=3,
+        page_size=2,
+        token_budget=3,
+        max_seqs=3,
+        jobs=(Job(tokens(0, 0, 0), 3), Job(tokens(0, 0, 0, 1), 2)),
+        drafts=(tokens(1), tokens(0, 0)),
+    ),
+    EngineBounds(
+        "engine with failures",
+        requests=3,
+        pages=3,
+        page_size=2,
+        token_budget=4,
+        max_seqs=2,
+        jobs=(Job(tokens(0, 0, 0), 2), Job(tokens(0, 0, NON_FINITE), 2)),
+        drafts=(tokens(NON_FINITE),),
     ),
 )
 """What `vosti prove explore` exhausts."""
@@ -248,4 +288,4 @@ class _Search:
             number = self.parents[number]
         steps.reverse()
         trace = tuple(action for actions in steps for action in actions)
-        return Run(self.bounds.name, trace, tuple(map(len, steps)))
+        return Run(self.bounds.name, self.bounds.start, trace, tuple(map(len, steps)))

@@ -8,7 +8,7 @@ A trace consists of engine steps, and an exploration of the specification takes 
 - The forward's rows are the step's computes, request by request; logits are taken where the step reports them.
 - Digests are those of the values' texts, the snapshot after a step is the specification's own state, and the caller
   hears what was emitted.
-- An action that raises leads to no state, and is left out.
+- An action whose effect raises leads to no state, and is left out.
 
 The audit of such a trace finds what the exploration found, as far as a trace can show it: the action whose guard was
 weakened, or the conjunct that is false afterwards. One thing may come first: an emit or observe whose row was computed
@@ -67,15 +67,12 @@ ENDS = {Cancel: "cancelled", Finish: "length", Fail: "error"}
 """How an end of a request is told to its caller."""
 
 
-def write_trace(
-    path: str | Path, run: Run, start: State, guard: Guard = step.guard, effect: Effect = step.effect
-) -> None:
+def write_trace(path: str | Path, run: Run, guard: Guard = step.guard, effect: Effect = step.effect) -> None:
     """Write a run as a trace file.
 
     Args:
         path: of the file, which must not exist.
         run: the run.
-        start: the state that it begins in: `start` of its bounds.
         guard: the guard that the exploration used.
         effect: the effect that it used.
 
@@ -84,22 +81,22 @@ def write_trace(
     """
     told = header(
         {"model": "the specification without a model"},
-        page_size=start.page_size,
-        pages=len(start.capacity),
+        page_size=run.start.page_size,
+        pages=len(run.start.capacity),
         max_seqs=max(1, len(run.trace)),
         token_budget=max(1, len(run.trace)),
         context={"bounds": run.bounds},
     )
     with TraceWriter(path, told) as writer:
-        for event in events(run, start, guard, effect):
+        for event in events(run, guard, effect):
             writer.record(event)
 
 
-def events(run: Run, start: State, guard: Guard = step.guard, effect: Effect = step.effect) -> Iterator[Event]:
+def events(run: Run, guard: Guard = step.guard, effect: Effect = step.effect) -> Iterator[Event]:
     """The events of a run; the arguments are those of `write_trace`."""
-    s = start
-    trace = _possible(run.trace, start, effect)
-    steps = _steps(trace, run.steps) if run.steps else _grouped(arranged(trace, start, guard, effect))
+    s = run.start
+    trace = _possible(run.trace, s, effect)
+    steps = _steps(trace, run.steps) if run.steps else _grouped(arranged(trace, s, guard, effect))
     for number, actions in enumerate(steps):
         yield from _StepEvents(number, effect).of(s, actions)
         for action in actions:
