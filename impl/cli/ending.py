@@ -19,8 +19,11 @@ CANNOT_RUN = 2
 BAD_TRACE = 3
 INTERRUPTED = 130
 
-ENGINE_PACKAGES = ("immutables", "numpy", "safetensors", "tokenizers", "torch")
+ENGINE_PACKAGES = ("immutables", "numpy", "tokenizers", "torch")
 """What the extra `engine` installs."""
+
+PROOF_PACKAGES = ("cvc5", "z3")
+"""What only the extra `proofs` installs."""
 
 NO_MEMORY = "can't allocate memory"
 """What torch says in a RuntimeError instead of raising MemoryError."""
@@ -68,6 +71,9 @@ def complain(error: Exception) -> int:
             sentence, code = str(error), CANNOT_RUN
         case ModuleNotFoundError(name=name) if (name or "").split(".")[0] in ENGINE_PACKAGES:
             sentence = f"This command needs the engine, and {name} is not installed: pip install 'vosti[engine]'."
+            code = CANNOT_RUN
+        case ModuleNotFoundError(name=name) if (name or "").split(".")[0] in PROOF_PACKAGES:
+            sentence = f"This command needs the solvers, and {name} is not installed: pip install 'vosti[proofs]'."
             code = CANNOT_RUN
         case MemoryError() | RuntimeError() if isinstance(error, MemoryError) or NO_MEMORY in str(error):
             sentence, code = "There is not enough memory: make the pool smaller (--pages, --page-size).", CANNOT_RUN

@@ -7,7 +7,7 @@ import pytest
 
 from command_line import SMALL, Ended, rechained, vosti, vosti_without
 
-ENGINE = ("immutables", "numpy", "safetensors", "tokenizers", "torch", "transformers", "triton")
+ENGINE = ("immutables", "numpy", "tokenizers", "torch", "transformers", "triton")
 """Packages that a base installation does not have."""
 
 
