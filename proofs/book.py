@@ -60,8 +60,10 @@ class Book:
         self.prove(part, assumptions, compiled.term)
 
     def definition(self, f: Callable[..., object], *args: Value) -> Term:
-        """The definition of an opaque function, for these arguments."""
-        return self.compiler.definition(f, *args)
+        """The definition of an opaque function, for these arguments; its body must be defined."""
+        compiled = self.compiler.definition(f, *args)
+        self.defined(f.__name__, [], compiled.needs)
+        return compiled.term
 
     def invariant(self, s: Value) -> list[Term]:
         """Inv of a state."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import multiprocessing
+import re
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +28,7 @@ from vosti.proofs import (
     pool_matches,
     pool_refinement,
     pool_rows,
+    postconditions,
     reuse,
     two_states,
 )
@@ -44,6 +47,7 @@ THEOREMS: Mapping[str, ModuleType] = {
         forward_order,
         determinism,
         reuse,
+        postconditions,
         pool_refinement,
         pool_composites,
         pool_matches,
@@ -51,6 +55,12 @@ THEOREMS: Mapping[str, ModuleType] = {
     )
 }
 """Each module states one theorem in its docstring, and yields its obligations."""
+
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "spec": tuple(name for name in THEOREMS if not name.startswith("pool_")),
+    "refinement": tuple(name for name in THEOREMS if name.startswith("pool_")),
+}
+"""The theorems about the specification, and those about the engine's page pool."""
 
 
 @dataclass(frozen=True)
@@ -137,8 +147,8 @@ def obligations(theorems: Iterable[str] = THEOREMS, replaced: Replaced | None = 
 
 def concerns(obligation: Obligation, action: str | None, conjunct: str | None) -> bool:
     """Whether an obligation is about an action, and a conjunct or statement; None is any."""
-    subject, _, statement = obligation.name.partition("/")[2].partition(": ")
-    return action in (None, subject) and (conjunct is None or conjunct in f"{statement or subject} ".split())
+    words = re.findall(r"\w+", obligation.name.partition("/")[2])
+    return (action is None or words[0] in (action, f"{action}_guard")) and (conjunct is None or conjunct in words)
 
 
 def prove(
@@ -169,10 +179,27 @@ def prove(
     Raises:
         ValueError: if there is no such theorem or solver.
     """
+    chosen = [o for o in obligations(theorems, replaced) if concerns(o, action, conjunct)]
+    return discharge(chosen, solvers=solvers, limits=limits, jobs=jobs, cache=cache, progress=progress)
+
+
+def discharge(
+    chosen: Sequence[Obligation],
+    *,
+    solvers: Sequence[str] = tuple(SOLVERS),
+    limits: Limits = LIMITS,
+    jobs: int = 1,
+    cache: Path | None = None,
+    progress: Callable[[Result], None] | None = None,
+) -> Report:
+    """What the solvers say of some obligations; the arguments are those of `prove`.
+
+    Raises:
+        ValueError: if there is no such solver.
+    """
     unknown = [solver for solver in solvers if solver not in SOLVERS]
     if unknown:
         raise ValueError(f"no solver is called {unknown[0]!r}: {', '.join(SOLVERS)}")
-    chosen = [o for o in obligations(theorems, replaced) if concerns(o, action, conjunct)]
     if cache is not None:
         cache.mkdir(parents=True, exist_ok=True)
     tasks = [(o, tuple(solvers), limits, cache) for o in chosen]
@@ -197,14 +224,15 @@ def _result(task: tuple[Obligation, tuple[str, ...], Limits, Path | None]) -> Re
     obligation, solvers, limits, cache = task
     verdicts, cached = dict[str, Verdict](), set[str]()
     for solver in solvers:
-        known = _cached(obligation, solver, limits, cache)
-        if known is not None and known.exists():
-            verdicts[solver] = Verdict(Answer.PROVED, 0.0, int(known.read_text()), "unsat")
+        path = _cached(obligation, solver, limits, cache)
+        resources = _kept(path)
+        if resources is not None:
+            verdicts[solver] = Verdict(Answer.PROVED, 0.0, resources, "unsat")
             cached.add(solver)
             continue
         verdicts[solver] = solve(obligation.script, solver, limits)
-        if known is not None and verdicts[solver].answer is Answer.PROVED:
-            known.write_text(str(verdicts[solver].resources))
+        if path is not None and verdicts[solver].answer is Answer.PROVED:
+            _keep(path, verdicts[solver].resources)
     return Result(obligation, verdicts, frozenset(cached))
 
 
@@ -214,6 +242,21 @@ def _cached(obligation: Obligation, solver: str, limits: Limits, cache: Path | N
         return None
     key = hashlib.sha256(f"{identity(solver, limits)}\n{obligation.script}".encode()).hexdigest()
     return cache / key
+
+
+def _kept(path: Path | None) -> int | None:
+    """The resources that an earlier proof took, or None if there is none, or no whole one."""
+    try:
+        return None if path is None else int(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _keep(path: Path, resources: int) -> None:
+    """Write down that there is a proof. Whoever looks meanwhile sees nothing, or all of it."""
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+        file.write(str(resources))
+    Path(file.name).replace(path)
 
 
 def export(directory: Path, chosen: Iterable[Obligation]) -> list[Path]:

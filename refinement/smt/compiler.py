@@ -99,11 +99,12 @@ class Compiler(Comprehensions):
         value = self.call(self.sources.function(f), args)
         return Compiled(value, tuple(self.needs))
 
-    def definition(self, f: Callable[..., object], *args: Value) -> Term:
-        """What an opaque function says of these arguments: its application equals its body. Needs its body defined."""
+    def definition(self, f: Callable[..., object], *args: Value) -> Compiled:
+        """What an opaque function says of these arguments: its application equals its body."""
+        self.needs, self.path = [], []
         function = self.sources.function(f)
-        applied, self.needs, self.path = self.call(function, args), [], []
-        return self.equal(applied, self.call(replace(function, opaque=False), args))
+        body = self.call(replace(function, opaque=False), args)
+        return Compiled(truth_value(self.equal(self.call(function, args), body)), tuple(self.needs))
 
     def parameters(self, f: Callable[..., object]) -> tuple[tuple[str, Type], ...]:
         """The names and types of a function's parameters."""

@@ -144,9 +144,8 @@ class Comprehensions(Operations, ABC):
         with self.each((i,), tuple(T.conjuncts([T.within(i, n)]))):
             item = self.type(self.eval(node.elt, {**env, name: integer_value(i)}))
         # range(n) is empty for n < 0; without this, a tuple as a term would assume n ≥ 0.
-        length = T.ite(T.at_most(T.integer(0), n), n, T.integer(0))
         at = self.deferred(lambda i: self.eval(node.elt, {**env, name: integer_value(i)}))
-        return Tuple(TupleType(item), length, at)
+        return Tuple(TupleType(item), T.not_negative(n), at)
 
     # ---------------------------------------------------------------- quantifiers
 

@@ -189,10 +189,12 @@ class Symbols:
         name = f"tuple_{sequences.element}!{_shape([v.length, element.term], (i, *free))}"
         term = T.apply(name, free, sequences.sort)
         if name not in self.definitions:
+            # A slice that is not defined may have a negative length; no sequence has, and to say so would say "false".
+            length = T.not_negative(v.length)
             at = sequences.at(term, i)
             self.definitions[name] = (
-                T.for_all(free, equal(sequences.length(term), v.length), ((term,),) if free else ()),
-                T.for_all((*free, i), T.implies([T.within(i, v.length)], equal(at, element.term)), ((at,),)),
+                T.for_all(free, equal(sequences.length(term), length), ((term,),) if free else ()),
+                T.for_all((*free, i), T.implies([T.within(i, length)], equal(at, element.term)), ((at,),)),
             )
             self.tuples[name] = (free, v)
         return term

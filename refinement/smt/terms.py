@@ -188,6 +188,13 @@ def within(i: Term, n: Term) -> Term:
     return conj(at_most(integer(0), i), less(i, n))
 
 
+def not_negative(n: Term) -> Term:
+    """n, or 0 if it is below."""
+    if n.op == "ite" and n is make("ite", INT, (at_most(integer(0), n.args[1]), n.args[1], integer(0))):
+        return n
+    return ite(at_most(integer(0), n), n, integer(0))
+
+
 def for_all(bound: Iterable[Term], body: Term, patterns: tuple[Pattern, ...] = ()) -> Term:
     """The body holds for all values of the bound symbols."""
     bound = tuple(bound)
@@ -214,17 +221,16 @@ def subterms(terms: Iterable[Term]) -> Iterator[Term]:
 
 def parameters_of(terms: Iterable[Term]) -> tuple[Term, ...]:
     """The generated symbols ("x!17") that some of these terms depend on, without those that they bind."""
-    found: dict[Term, None] = {}
+    known: dict[Term, tuple[Term, ...]] = {}
 
-    def go(t: Term, bound: frozenset[Term]) -> None:
-        if t.op == "symbol" and not t.args and t.name.rpartition("!")[2].isdigit() and t not in bound:
-            found[t] = None
-        for a in t.args:
-            go(a, bound | frozenset(t.bound))
+    def free(t: Term) -> tuple[Term, ...]:
+        if t not in known:
+            generated = t.op == "symbol" and not t.args and t.name.rpartition("!")[2].isdigit()
+            inside = dict.fromkeys(p for a in t.args for p in free(a) if p not in t.bound)
+            known[t] = (t,) if generated else tuple(inside)
+        return known[t]
 
-    for term in terms:
-        go(term, frozenset())
-    return tuple(found)
+    return tuple(dict.fromkeys(p for term in terms for p in free(term)))
 
 
 def substitute(term: Term, mapping: Mapping[Term, Term]) -> Term:

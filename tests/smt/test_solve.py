@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from subset_forms import Mark, Point, unknown
 from vosti.refinement.smt import solve, theory
 from vosti.refinement.smt import terms as T
+from vosti.refinement.smt.compiler import Compiler
 from vosti.refinement.smt.obligation import Obligation, axioms_for, obligation
 from vosti.refinement.smt.solve import SOLVERS, Answer, Limits
+from vosti.refinement.smt.values import type_of
 
 X = T.symbol("x!0", "Name")
 
@@ -108,3 +111,22 @@ def test_a_digest_is_of_the_script() -> None:
     """It tells two obligations apart, and not two names."""
     assert TRUE_GOAL.digest != FALSE_GOAL.digest
     assert TRUE_GOAL.digest == Obligation("another name", TRUE_GOAL.script).digest
+
+
+def slice_of_unknown_bounds(p: Point, n: int) -> Mark:
+    """A tuple as an argument of an unknown function, outside its bounds for most n."""
+    return unknown(n, p.text, p.path[n:1], None)
+
+
+def test_what_is_not_defined_is_no_contradiction() -> None:
+    """A slice that ends before it begins has no negative length: false does not follow from its being mentioned."""
+    compiler = Compiler()
+    arguments = [compiler.symbolic(type_of(ty), name) for name, ty in (("p", Point), ("n", int))]
+    mentioned = compiler.run(slice_of_unknown_bounds, *arguments)
+    backwards = T.less(T.integer(1), arguments[1].term)  # type: ignore[union-attr]
+    assumed = [backwards, T.equal(mentioned.term, mentioned.term), T.apply("seen", (mentioned.term,), T.BOOL)]
+
+    assert len(mentioned.needs) == 1
+    assert (
+        Answer.PROVED is not solve.solve(obligation("no", assumed, T.FALSE, compiler.definitions).script, "z3").answer
+    )
