@@ -15,6 +15,7 @@ import argparse
 import json
 import multiprocessing
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -47,6 +48,8 @@ CHECKED_ROWS = 199
 
 ROTATION_BYTES = 4e8
 """Weights in rotation while timing: several times what the cache holds."""
+
+WARM_UP_SECONDS = 0.05
 
 WORTH = 0.98
 """A candidate replaces the tile before it if it takes at most this part of its time."""
@@ -88,8 +91,11 @@ def differing_bits(entry: Entry, choices: Iterable[Choice]) -> Iterator[tuple[Ch
                 yield choice, kind
 
 
-def milliseconds(launches: Sequence[Callable[[], object]], repeats: int = 5) -> float:
-    """The median time of one of the launches, all of them replayed in order from one CUDA graph."""
+def milliseconds(launches: Sequence[Callable[[], object]], repeats: int = 9) -> float:
+    """The median time of one of the launches, all of them replayed in order from one CUDA graph.
+
+    Replays first for long enough that the clocks are up.
+    """
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         for launch in launches:
@@ -99,7 +105,10 @@ def milliseconds(launches: Sequence[Callable[[], object]], repeats: int = 5) -> 
     with torch.cuda.graph(graph):
         for launch in launches:
             launch()
-    graph.replay()
+    begun = time.perf_counter()
+    while time.perf_counter() - begun < WARM_UP_SECONDS:
+        graph.replay()
+        torch.cuda.synchronize()
     times = []
     for _ in range(repeats):
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)

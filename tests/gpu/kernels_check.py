@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+import triton
+import triton.language as tl
 from torch import Tensor
 from triton.runtime.errors import OutOfResources
 
-from vosti.kernels.attention import Sequences, attention
+from vosti.kernels.attention import ATTENTION, Sequences, attention
 from vosti.kernels.attention_split import Scratch, attention_split, splits_needed
 from vosti.kernels.candidates import candidates, make_tile, starting_entry
 from vosti.kernels.catalogue import PAGE_SIZES
@@ -53,7 +55,7 @@ def none_of(what: str, differences: Tensor) -> None:
 
 def settle() -> None:
     """Raise `Difference` if something noted since the last time was true."""
-    counts = torch.stack([count for _, count in _PENDING]).tolist()
+    counts = [int(count) for count in torch.stack([count for _, count in _PENDING])] if _PENDING else []
     found = [f"{what}: {count} elements" for (what, _), count in zip(_PENDING, counts, strict=True) if count]
     _PENDING.clear()
     if found:
@@ -503,6 +505,70 @@ def padding_section() -> None:
     print("padding: 5 numbers of rows x all tiles: nothing read or written behind the rows", flush=True)
 
 
+# ---------------------------------------------------------------- twins
+
+
+@triton.jit
+def two_chains_kernel(x, weight, out, N: tl.constexpr, K: tl.constexpr):  # type: ignore[no-untyped-def]
+    """A linear layer of 16 rows with the chain cut in two: what a split over k would compute."""
+    row, column, k = tl.arange(0, 16)[:, None], tl.program_id(0) * 32 + tl.arange(0, 32)[None, :], tl.arange(0, 64)
+    total = tl.zeros((16, 32), tl.float32)
+    for half in range(2):
+        part = tl.zeros((16, 32), tl.float32)
+        for begin in range(half * K // 2, (half + 1) * K // 2, 64):
+            a = tl.load(x + row * K + begin + k[None, :])
+            part = tl.dot(a, tl.load(weight + column * K + begin + k[:, None]), part)
+        total += part
+    tl.store(out + row * N + column, total.to(tl.bfloat16))
+
+
+@triton.jit
+def sum_kernel(x, out, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
+    """A sum in the order that the layout gives."""
+    column = tl.arange(0, WIDTH)
+    tl.store(out + tl.program_id(0), tl.sum(tl.load(x + tl.program_id(0) * WIDTH + column).to(tl.float32), 0))
+
+
+def twins_section() -> None:
+    """Seeded faults are found: another chain, another split, a sum in no fixed order, an unwritten row, a flag."""
+
+    def found(what: str, note: Callable[[], object]) -> None:
+        settle()
+        note()
+        try:
+            settle()
+        except Difference as difference:
+            print(f"twins: {what}: found ({str(difference)[:90]})", flush=True)
+            return
+        raise Difference(f"the fault '{what}' was not found")
+
+    x, weight = randn(16, 4096), randn(256, 4096)
+    good, bad = run_linear(x, weight, entry("linear", n=256, k=4096).choices[0]), poisoned(16, 256)
+    two_chains_kernel[(8,)](x, weight, bad, 256, 4096, enable_fp_fusion=False)
+    found("a chain cut in two", lambda: equal("linear", bad, good))
+
+    sums = [torch.empty(64, device=DEVICE) for _ in range(2)]
+    for warps, out in zip((1, 8), sums, strict=True):
+        sum_kernel[(64,)](x.view(64, 1024), out, 1024, num_warps=warps)
+    found("a sum in the order of the layout", lambda: equal("sum", *sums))
+
+    data = [(randn(1500, 2, 32, seed=1), randn(1500, 2, 32, seed=2))]
+    query, paged = randn(1500, 8, 32), Paged([1500], 64, 2, 32, data, 4)
+    (base,) = run_attention("extend", paged, [(query, 1500)], 0.2, None)
+    out, flags = torch.empty_like(query), torch.zeros(1500, 8, 4, dtype=torch.int32, device=DEVICE)
+    tile = entry("attention", heads=8, kv_heads=2, head_dim=32, window=0).choice(1500).tile
+    rows = tile.block("BLOCK_R") // 4
+    ATTENTION.function[2, -(-1500 // rows), 1](
+        query, *paged.cache, paged.tables, integers([0]), integers([1500]), integers([1500]), out, flags,
+        -(-1500 // rows), paged.tables.shape[1], 0.2, HEADS=8, KV_HEADS=2, HEAD_DIM=32, PAGE=64, WINDOW=0, TILE=64,
+        SPLIT=512, **dict(tile.blocks), **tile.options(),
+    )  # fmt: skip
+    found("another length of a split", lambda: equal("attention", out, base))
+
+    paged.cache[1][paged.tables[0, 3].long() * 64 + 5, 1, 7] = math.nan
+    found("a value that is not finite", lambda: run_attention("extend", paged, [(query, 1500)], 0.2, None))
+
+
 # ---------------------------------------------------------------- integers
 
 
@@ -635,6 +701,7 @@ SECTIONS: dict[str, Callable[[], None]] = {
     "tiles rows": warps_section,
     "integers": integers_section,
     "padding": padding_section,
+    "twins": twins_section,
     "errors": errors_section,
     "attention 512": lambda: attention_section(512, None, 40),
 } | {

@@ -18,6 +18,7 @@ NAMES = (
     "tiles rows",
     "integers",
     "padding",
+    "twins",
     "errors",
     *(f"table {part}" for part in range(8)),
     *(f"table attention {part}" for part in range(3)),
