@@ -148,11 +148,11 @@ def candidates(entry: Entry, choice: Choice) -> Iterator[Tile]:
                 if sizes["k"] % block_k:
                     continue
                 stage = 2 * block_k * (block_m + weights * block_n)
-                for warps in (2, 4, 8):
+                for warps in (2, 4, 8) if block_m <= 16 else (4, 8):
                     # Too many or too few elements per thread.
                     if not 2 <= weights * block_m * block_n // (32 * warps) <= 128 or stage < 32 * 16 * warps:
                         continue
-                    for stages in (3, 4, 6):
+                    for stages in (3, 4, 6) if block_m <= 16 else (3, 4):
                         if stage * stages <= SHARED_MEMORY * 7 // 8:
                             options.append(make_tile(warps, stages, BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k))
     elif choice.kernel in ("linear_stream", "gate_up_stream"):

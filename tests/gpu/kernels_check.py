@@ -11,6 +11,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -461,12 +462,12 @@ def table_attention_section(part: int, parts: int) -> None:
         keys, values = (randn(length, kv_heads, d, seed=i) for i in range(2))
         query = randn(length, heads, d) * 2
         scale, plain = d**-0.5, make_tile(4, 1, BLOCK_R=16, BLOCK_D=min(d, 256))
-        base = None
+        base = torch.empty(0)
         for page in PAGE_SIZES:
             paged = Paged([length], page, kv_heads, d, [(keys, values)], 6)
             for tile in (None, plain):
                 (result,) = run_attention("extend", paged, [(query, length)], scale, window or None, tile)
-                base = result if base is None else base
+                base = base if base.numel() else result
                 equal(f"{one.dimensions} extend {tile} pages of {page}", result, base)
             for choice in load("sm_90").entry("attention_split", **sizes).choices:
                 rows = choice.tile.block("BLOCK_R") // group
@@ -705,12 +706,12 @@ SECTIONS: dict[str, Callable[[], None]] = {
     "errors": errors_section,
     "attention 512": lambda: attention_section(512, None, 40),
 } | {
-    f"attention {d}{f' window {w}' if w else ''}": lambda d=d, w=w: attention_section(d, w)
+    f"attention {d}{f' window {w}' if w else ''}": partial(attention_section, d, w)
     for d, windows in {32: (None, 40), 64: (None, 64), 128: (None, 700), 256: (None, 512)}.items()
     for w in windows
 }
-SECTIONS |= {f"table {part}": lambda part=part: table_matrices_section(part, 8) for part in range(8)}
-SECTIONS |= {f"table attention {part}": lambda part=part: table_attention_section(part, 3) for part in range(3)}
+SECTIONS |= {f"table {part}": partial(table_matrices_section, part, 8) for part in range(8)}
+SECTIONS |= {f"table attention {part}": partial(table_attention_section, part, 3) for part in range(3)}
 
 
 def main() -> int:
