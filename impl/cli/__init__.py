@@ -2,8 +2,8 @@
 
 | exit code | meaning |
 | --- | --- |
-| 0 | every step is a step of the specification (or the command did what it was asked for) |
-| 1 | a violation: some step is not, or some values disagree |
+| 0 | every step is a step of the specification, everything is proved (or the command did what it was asked for) |
+| 1 | a violation: some step is not, some values disagree, or something is not proved |
 | 2 | cannot run: a bad model, workload or option, a requirement that is not met, a fault of this program |
 | 3 | a bad or incomplete trace |
 | 130 | interrupted |
@@ -17,6 +17,7 @@ from vosti.impl.cli.audit import audit_command
 from vosti.impl.cli.check import check_command
 from vosti.impl.cli.ending import Commands
 from vosti.impl.cli.generate import generate_command
+from vosti.impl.cli.prove import prove_command
 from vosti.impl.cli.record import record_command
 
 
@@ -25,9 +26,9 @@ from vosti.impl.cli.record import record_command
 def main() -> None:
     """LLM inference whose results do not depend on the company that a request keeps, and the check of it.
 
-    Exit codes: 0 refines, 1 violation, 2 cannot run, 3 bad or incomplete trace.
+    Exit codes: 0 refines or proved, 1 violation or not proved, 2 cannot run, 3 bad or incomplete trace.
     """
 
 
-for _command in (check_command, record_command, audit_command, generate_command):
+for _command in (check_command, record_command, audit_command, generate_command, prove_command):
     main.add_command(_command)

@@ -9,7 +9,7 @@ import click
 
 from vosti.impl.cli.ending import CANNOT_RUN, REFINES, VIOLATION, CannotRun
 from vosti.impl.cli.files import check_writable, write_json
-from vosti.impl.cli.parameters import FILE, json_option, require_option
+from vosti.impl.cli.parameters import FILE, json_option, junit_option, require_option
 from vosti.impl.cli.progress import progress
 
 
@@ -23,19 +23,27 @@ from vosti.impl.cli.progress import progress
 )
 @require_option
 @json_option
+@junit_option
 def audit_command(
-    traces: tuple[Path, ...], heads: tuple[str, ...], every: int, require: tuple[str, ...], json_file: Path | None
+    traces: tuple[Path, ...],
+    heads: tuple[str, ...],
+    every: int,
+    require: tuple[str, ...],
+    json_file: Path | None,
+    junit_file: Path | None,
 ) -> int:
     """Check each step of the traces, and that they agree with one another.
 
     A trace can be replaced as a whole, chain and all: --head says which one is meant.
     """
+    from vosti.impl.cli.junit import audited, required, suite, write_junit
     from vosti.impl.cli.report import claim, show
     from vosti.impl.cli.requirements import parse_requirements, unmet
     from vosti.refinement.audit import audit
 
     requirements = parse_requirements(require)
     check_writable(json_file)
+    check_writable(junit_file)
     with progress("auditing") as advance:
         verdict = audit(traces, head=heads or None, every=every, progress=advance)
     heads_found = [summary.head for summary in verdict.traces]
@@ -43,6 +51,7 @@ def audit_command(
         raise CannotRun("A trace is given twice, and would count as two observations: give each one once.")
     missing = unmet(requirements, verdict.witnesses)
     write_json(json_file, {**json.loads(verdict.to_json()), "unmet": missing})
+    write_junit(junit_file, [suite("vosti audit", [*audited(verdict), *required(missing)])])
     for summary in verdict.traces:
         click.echo(
             f"{summary.trace}: {summary.steps} steps, {summary.rows} rows, {summary.records} records, "

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vosti.impl.cli.ending import CANNOT_RUN, REFINES, VIOLATION, CannotRun
-from vosti.impl.cli.files import check_writable, write_json
+from vosti.impl.cli.ending import CANNOT_RUN, REFINES, VIOLATION
+from vosti.impl.cli.files import check_empty, check_writable, write_json
 from vosti.impl.cli.parameters import (
     DEFAULT_MODEL,
     DEFAULT_WORKLOAD,
     FILE,
     PRESSURE,
     json_option,
+    junit_option,
     require_option,
     run_options,
 )
@@ -28,6 +29,7 @@ from vosti.impl.cli.running import Mode, Setting, expected_tokens, prepare, reco
 
 if TYPE_CHECKING:
     from vosti.impl.checking import Difference, Run
+    from vosti.impl.cli.junit import Case
     from vosti.refinement.audit import Verdict
 
 
@@ -47,6 +49,7 @@ class Replays:
 @require_option
 @click.option("--keep", type=FILE, metavar="DIR", help="Keep the traces there, in a new or empty folder.")
 @json_option
+@junit_option
 def check_command(
     model: str,
     backend: str,
@@ -57,6 +60,7 @@ def check_command(
     require: tuple[str, ...],
     keep: Path | None,
     json_file: Path | None,
+    junit_file: Path | None,
     **sizes: int,
 ) -> int:
     """Check that serving with the checkpoint MODEL is deterministic.
@@ -67,14 +71,15 @@ def check_command(
 
     MODEL is a checkpoint's folder, or the name of a bundled one: tiny-gemma3 (the default) or tiny-llama3.
     """
+    from vosti.impl.cli.junit import audited, required, suite, write_junit
     from vosti.impl.cli.report import claim, show
     from vosti.impl.cli.requirements import PROMISED, Requirement, parse_requirements, unmet
     from vosti.refinement.audit import audit
 
     requirements = parse_requirements(require)
     check_writable(json_file)
-    if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
-        raise CannotRun(f"{keep} is not an empty folder: give one that is, or that does not exist.")
+    check_writable(junit_file)
+    check_empty(keep)
     setting = prepare(model, backend=backend, workload=workload, seed=seed, mode=mode, sizes=sizes, reread=reread)
     if (workload, seed, sizes) == (DEFAULT_WORKLOAD, 0, PRESSURE):
         requirements += tuple(Requirement(name, least) for name, least in PROMISED.items())
@@ -91,6 +96,9 @@ def check_command(
     if once:  # as when the configuration changes while the check runs
         missing.append(f"every record observed at least twice ({once} were not)")
     write_json(json_file, _result(setting, run, replays, verdict, missing))
+    write_junit(
+        junit_file, [suite("vosti check", [*audited(verdict), *_alone(setting, run, replays), *required(missing)])]
+    )
 
     click.echo(f"model     {model}, W {verdict.traces[0].fingerprint}")
     click.echo(
@@ -101,7 +109,7 @@ def check_command(
         f"company   {workload}: {len(setting.jobs)} requests, {run.steps} steps, {verdict.traces[0].records} records"
     )
     click.echo(f"alone     {len(replays.paths)} requests, {replays.steps} steps, {replays.records} records")
-    show(verdict, exercised)
+    show(verdict, exercised, whole_claim=not replays.differences)
     click.echo("Every record was observed at least twice." if once == 0 else f"{once} records were observed only once.")
     for difference in replays.differences:
         click.echo(str(difference))
@@ -154,6 +162,17 @@ def _replay(setting: Setting, run: Run, folder: Path) -> Replays:
                 differences += [different] if different else []
             advance(number + 1, len(setting.jobs))
     return Replays(paths, steps, records, differences)
+
+
+def _alone(setting: Setting, run: Run, replays: Replays) -> Iterator[Case]:
+    """The verdict on each request that was served again alone."""
+    from vosti.impl.cli.junit import Case
+
+    found = {difference.request: str(difference) for difference in replays.differences}
+    for job in setting.jobs:
+        output = run.outputs[job.id]
+        if output.token_ids or output.finish_reason == "error":
+            yield Case("alone", f"{job.id}: the same tokens as in company", found.get(job.id))
 
 
 def _result(setting: Setting, run: Run, replays: Replays, verdict: Verdict, missing: list[str]) -> Mapping[str, Any]:

@@ -22,15 +22,24 @@ def check_writable(path: Path | None) -> None:
         raise CannotRun(f"{path} cannot be written: the folder {path.parent} is read-only.")
 
 
+def check_empty(path: Path | None) -> None:
+    """Raise `CannotRun` unless the path is an empty folder, or does not exist. Called before any work is done."""
+    if path is not None and path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise CannotRun(f"{path} is not an empty folder: give one that is, or that does not exist.")
+
+
 def write_json(path: Path | None, content: object) -> None:
-    """Write JSON, by way of a temporary file beside it: whoever looks sees the old file or the new one, whole."""
-    if path is None:
-        return
+    """Write JSON, whole or not at all."""
+    if path is not None:
+        write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file by way of a temporary one beside it: whoever looks sees the old file or the new one, whole."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(content, file, indent=2, ensure_ascii=False)
-            file.write("\n")
+            file.write(text)
         Path(name).chmod(0o666 & ~_umask())  # what an ordinary file would have
         Path(name).replace(path)
     except BaseException:

@@ -67,6 +67,9 @@ _RUN = (
 )
 
 json_option = click.option("--json", "json_file", type=FILE, metavar="FILE", help="Write the result as JSON, too.")
+junit_option = click.option(
+    "--junit", "junit_file", type=FILE, metavar="FILE", help="Write the verdicts as JUnit test cases, too."
+)
 require_option = click.option(
     "--require",
     multiple=True,

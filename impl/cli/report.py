@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import click
 
+from vosti.impl.cli.claims import page
 from vosti.refinement.audit import Verdict
 from vosti.refinement.witnesses import WITNESSES
 
@@ -18,12 +19,13 @@ FUNCTIONS = {
 """What was observed, and what it is a function of."""
 
 
-def show(verdict: Verdict, exercised: Mapping[str, int]) -> None:
+def show(verdict: Verdict, exercised: Mapping[str, int], *, whole_claim: bool = False) -> None:
     """Print what was checked, and what was found.
 
     Args:
         verdict: of an audit.
         exercised: the witness counts to show.
+        whole_claim: show what the theorem rests on (`vosti.impl.cli.claims`), and not only what the verdict assumes.
     """
     click.echo()
     counts = [(name, str(exercised[name] or "not exercised"), what) for name, what in WITNESSES.items()]
@@ -33,10 +35,8 @@ def show(verdict: Verdict, exercised: Mapping[str, int]) -> None:
     _table([("observed", "at least twice", "once"), *keys])
     click.echo()
     if verdict.refines:
-        click.echo("assumed")
-        for sentence in verdict.assumed:
-            click.echo(f"- {sentence}")
-        click.echo()
+        lines = page(verdict.assumed) if whole_claim else ("assumed", *(f"- {line}" for line in verdict.assumed))
+        click.echo("\n".join(lines) + "\n")
     for violation in verdict.violations:
         click.echo(f"Not a run of the specification:\n{violation}\n")
     for summary in verdict.traces:

@@ -14,6 +14,7 @@ from command_line import SMALL, vosti
 from vosti.impl.backend import Batch, ForwardResult
 from vosti.impl.backends.cpu import CpuBackend
 from vosti.impl.bundled import BUNDLED
+from vosti.impl.cli.claims import THEOREM, page
 from vosti.impl.cli.requirements import PROMISED
 from vosti.impl.engine import Engine, RequestOutput
 
@@ -24,8 +25,9 @@ SIZES = {"page_size": 4, "pages": 12, "max_seqs": 8, "token_budget": 16}
 @pytest.mark.parametrize("model", BUNDLED)
 def test_both_checkpoints_refine(model: str, tmp_path: Path) -> None:
     """The short workload exercises everything, every step refines, and every record was observed at least twice."""
-    result, traces = tmp_path / "result.json", tmp_path / "traces"
-    ended = vosti("check", model, *SMALL, "--json", result, "--keep", traces, "--require", "hits>=2")
+    result, verdicts, traces = tmp_path / "result.json", tmp_path / "verdicts.xml", tmp_path / "traces"
+    files = ("--json", result, "--junit", verdicts, "--keep", traces)
+    ended = vosti("check", model, *SMALL, *files, "--require", "hits>=2")
     found = json.loads(result.read_text())
     exercised = found["exercised"]
 
@@ -36,6 +38,8 @@ def test_both_checkpoints_refine(model: str, tmp_path: Path) -> None:
     assert exercised["records"] == sum(len(one["token_ids"]) for one in found["requests"].values())
     assert "Every record was observed at least twice.\nRefines: " in ended.out
     assert ended.out.endswith("had one value each.\n")
+    assert "\n".join(page(found["audit"]["assumed"])) in ended.out
+    assert '<testsuites tests="22" failures="0" errors="0">' in verdicts.read_text()
     assert 11 == len(list(traces.iterdir()))
     assert 0 == vosti("audit", *traces.iterdir()).code
 
@@ -125,7 +129,9 @@ def test_a_slot_that_nobody_wrote_is_found(monkeypatch: pytest.MonkeyPatch) -> N
     assert 1 == vosti("check", "tiny-llama3", *SMALL).code
 
 
-def test_tokens_that_change_on_their_way_to_the_caller_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokens_that_change_on_their_way_to_the_caller_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What the caller gets in company is compared with what it gets alone, also where no trace can see it."""
     honest = Engine.step
 
@@ -141,9 +147,12 @@ def test_tokens_that_change_on_their_way_to_the_caller_are_found(monkeypatch: py
         return outputs
 
     monkeypatch.setattr(Engine, "step", step)
-    ended = vosti("check", "tiny-llama3", *SMALL)
+    verdicts = tmp_path / "verdicts.xml"
+    ended = vosti("check", "tiny-llama3", *SMALL, "--junit", verdicts)
 
     assert 1 == ended.code
+    assert "emitted token" in verdicts.read_text()
+    assert THEOREM not in ended.out
     assert "requests got other tokens alone." in ended.out
     assert "Refines" not in ended.out
 

@@ -1,0 +1,131 @@
+"""The claim behind a verdict, on a page: the theorem, its premises, and what carries each of them.
+
+This is the one place where it is written down: `vosti check` prints it, and a test compares `docs/proof.md` with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+THEOREM = (
+    "Definition 2.1: of two requests with the same prompt and the same sampler state, served under the same "
+    "configuration W, the outputs of one are a beginning of the outputs of the other, logits included, bit for bit."
+)
+
+PROVED, CHECKED, PROBED, ASSUMED = "proved", "checked per step", "probed", "assumed"
+
+MEANING = {
+    PROVED: "for all states and executions, of any size; by the command that is named, and not again by this one",
+    CHECKED: "on every step of the runs at hand, and of no others",
+    PROBED: "by computing with chosen values on the machine at hand",
+    ASSUMED: "nothing here shows it",
+}
+"""How a premise can be carried."""
+
+
+@dataclass(frozen=True)
+class Premise:
+    """Something that the theorem rests on."""
+
+    statement: str
+    carried: str
+    """`PROVED`, `CHECKED`, `PROBED` or `ASSUMED`."""
+
+    by: str
+    """The command that shows it; of what is assumed, why it may be."""
+
+    theorems: tuple[str, ...] = ()
+    """Of what is proved: the modules of `vosti.proofs` that state and prove it."""
+
+
+PREMISES = (
+    Premise(
+        "Inv holds of the initial state and after every action, and every action does what it is there for.",
+        PROVED,
+        "vosti prove spec",
+        ("inductive", "definedness", "two_states", "postconditions"),
+    ),
+    Premise(
+        "The logits of every output are Forward(W, history), whatever is shared, evicted, preempted or guessed "
+        "(Theorem 4.1).",
+        PROVED,
+        "vosti prove spec",
+        ("canonical_output", "reuse"),
+    ),
+    Premise(
+        "The rows of a forward may be computed in any order, or all at once.",
+        PROVED,
+        "vosti prove spec",
+        ("forward_order",),
+    ),
+    Premise(
+        "Any two executions of the specification satisfy Definition 2.1, and an error ends their views alike.",
+        PROVED,
+        "vosti prove spec",
+        ("determinism",),
+    ),
+    Premise(
+        "What the proofs use of sequences, quotients and finite sets is true of them.",
+        PROVED,
+        "vosti prove spec",
+        ("axioms",),
+    ),
+    Premise(
+        "The engine's page pool performs the specification's actions only, and the rows that are packed from a plan "
+        "are those of the specification.",
+        PROVED,
+        "vosti prove refinement",
+        ("pool_refinement", "pool_composites", "pool_matches", "pool_rows"),
+    ),
+    Premise(
+        "What the engine decides are actions whose guards hold, its structures afterwards are what their effects say, "
+        "and Inv holds of them.",
+        CHECKED,
+        "vosti check, vosti audit",
+    ),
+    Premise(
+        "The forward gets what the plan says: of each row the token, the position, the slot and the pages.",
+        CHECKED,
+        "vosti check, vosti audit",
+    ),
+    Premise(
+        "The kernel contract: KV values and logits are functions of the token prefix, wherever they were observed at "
+        "least twice.",
+        CHECKED,
+        "vosti check, vosti audit",
+    ),
+    Premise(
+        "The primitives whose bits torch and the processor decide give the bits that are part of W.",
+        PROBED,
+        "vosti check, when it loads a model",
+    ),
+    Premise(
+        "Python, torch, the processor and the memory do what they are documented to do, the same each time.",
+        ASSUMED,
+        "everything runs on them",
+    ),
+    Premise(
+        "The compiler from the specification to logic is right, and so is Z3 or cvc5.",
+        ASSUMED,
+        "tested against Python on states of every kind; two solvers agree",
+    ),
+)
+
+
+def page(assumed: Iterable[str]) -> Iterator[str]:
+    """The claim, line by line.
+
+    Args:
+        assumed: what a verdict rests on beside `PREMISES`.
+    """
+    yield "claim"
+    yield THEOREM
+    for carried in MEANING:
+        yield ""
+        yield f"{carried} ({MEANING[carried]})"
+        for premise in PREMISES:
+            if premise.carried == carried:
+                yield f"- {premise.statement} [{premise.by}]"
+        if carried == ASSUMED:
+            yield from (f"- {sentence}" for sentence in assumed)

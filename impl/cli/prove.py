@@ -1,0 +1,115 @@
+"""`vosti prove`: the theorems about the specification and the page pool, by two solvers; the exploration of small
+worlds; the mutants.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from vosti.impl.cli.ending import REFINES, VIOLATION, CannotRun
+from vosti.impl.cli.files import check_empty, check_writable, write_json
+from vosti.impl.cli.parameters import FILE, json_option, junit_option
+from vosti.impl.cli.statistics import processors
+
+PARTS = ("spec", "refinement", "explore")
+SOLVERS = ("z3", "cvc5")
+SUBJECT_OF = {"spec": "spec", "refinement": "pool"}
+"""Part → whose mutants are tried for it."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be proved, and how."""
+
+    parts: tuple[str, ...]
+    """Of "spec" and "refinement"."""
+
+    action: str | None
+    conjunct: str | None
+    solvers: tuple[str, ...]
+    jobs: int
+    cache: Path | None
+    export: Path | None
+    verbose: bool
+
+
+@click.command("prove")
+@click.argument("parts", nargs=-1, type=click.Choice(PARTS), metavar="[spec|refinement|explore]...")
+@click.option("--action", metavar="NAME", help="Only obligations about this action, such as evict.")
+@click.option("--conjunct", metavar="NAME", help="Only obligations about this conjunct or statement.")
+@click.option("--solver", type=click.Choice([*SOLVERS, "both"]), help="Who is asked: both, and z3 for mutants.")
+@click.option("--mutants", is_flag=True, help="Try the mutants of what is proved, instead of proving it.")
+@click.option("--export", type=FILE, metavar="DIR", help="Write the obligations as SMT-LIB 2 there, a new folder.")
+@click.option("--jobs", type=click.IntRange(1, 1024), metavar="N", help="Processes at a time: one for each processor.")
+@click.option("--cache", type=FILE, envvar="VOSTI_CACHE", metavar="DIR", help="Where proofs are kept (VOSTI_CACHE).")
+@click.option("--fresh", is_flag=True, help="Prove everything anew, and keep nothing.")
+@click.option("--stats", is_flag=True, help="Print lines of code and times, measured in this run. Implies --fresh.")
+@click.option("-v", "--verbose", is_flag=True, help="A line for each obligation, exploration step and mutant.")
+@json_option
+@junit_option
+def prove_command(
+    parts: tuple[str, ...],
+    action: str | None,
+    conjunct: str | None,
+    solver: str | None,
+    mutants: bool,
+    export: Path | None,
+    jobs: int | None,
+    cache: Path | None,
+    fresh: bool,
+    stats: bool,
+    verbose: bool,
+    json_file: Path | None,
+    junit_file: Path | None,
+) -> int:
+    """Prove that the specification has its property, and that the page pool follows it: for all states, of any size.
+
+    spec: Inv is inductive, Theorem 4.1, Definition 2.1, what they rest on and what follows. refinement: each transition
+    of the engine's page pool is its action of the specification. Both are the default. explore: run the specification,
+    and the engine's planner, through every state of small worlds.
+
+    A proof that was found is kept, by the hash of all that it depends on, and not searched for again.
+    """
+    proving = tuple(dict.fromkeys(part for part in parts or ("spec", "refinement") if part != "explore"))
+    if "explore" in parts and (mutants or action or conjunct or export):
+        raise CannotRun("An exploration has no obligations and no mutants: ask for it alone, or beside whole proofs.")
+    if mutants and (solver == "both" or export or stats):
+        raise CannotRun(
+            "Mutants are tried with one solver, and neither exported nor counted: ask for that without them."
+        )
+    check_writable(json_file)
+    check_writable(junit_file)
+    check_empty(export)
+    asked = Asked(
+        parts=proving,
+        action=action,
+        conjunct=conjunct,
+        solvers=(solver,) if solver in SOLVERS else SOLVERS[:1] if mutants else SOLVERS,
+        jobs=jobs or processors(),
+        cache=None if fresh or stats else cache or _default_cache(),
+        export=export,
+        verbose=verbose,
+    )
+
+    from vosti.impl.cli.junit import write_junit
+    from vosti.impl.cli.proving import Outcome, explored, mutated, proved
+
+    outcomes: list[Outcome] = []
+    if mutants:
+        outcomes.append(mutated(asked, [SUBJECT_OF[part] for part in proving]))
+    elif proving:
+        outcomes.append(proved(asked, stats=stats))
+    if "explore" in parts:
+        outcomes.append(explored(asked))
+    write_json(json_file, {name: value for outcome in outcomes for name, value in outcome.json.items()})
+    write_junit(junit_file, [suite for outcome in outcomes for suite in outcome.suites])
+    return REFINES if all(outcome.good for outcome in outcomes) else VIOLATION
+
+
+def _default_cache() -> Path:
+    """Where programs keep what can be made again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vosti" / "proofs"
