@@ -59,10 +59,10 @@ class Book:
         self.defined(part, assumptions, compiled.needs)
         self.prove(part, assumptions, compiled.term)
 
-    def definition(self, f: Callable[..., object], *args: Value) -> Term:
+    def definition(self, part: str, f: Callable[..., object], *args: Value) -> Term:
         """The definition of an opaque function, for these arguments; its body must be defined."""
         compiled = self.compiler.definition(f, *args)
-        self.defined(f.__name__, [], compiled.needs)
+        self.defined(f"{part}: {f.__name__}", [], compiled.needs)
         return compiled.term
 
     def invariant(self, s: Value) -> list[Term]:

@@ -239,14 +239,14 @@ def lemmas(book: Book, s: Value, past: Value, action: Transition, have: list[Ter
         case step.Emit:
             r, p = action.arguments["r"], book.symbol("p", int)
             book.holds("emit_is_finite", [*have, book.term(reads_canonical, s, r, p)], emit_is_finite, s, r, p)
-            meaning = book.definition(blocked, book.run(history_of, s, r).value)
+            meaning = book.definition("emit", blocked, book.run(history_of, s, r).value)
             logits = book.term(emits_forward, s, *action.arguments.values())
             finite = [*have, book.term(history_is_finite, s, r), logits, meaning]
             book.holds("emit is not blocked", finite, is_open, s, r)
             return [book.term(is_open, s, r), logits, book.term(acting_goes_on, past, r)]
         case step.Fail:
             r = action.arguments["r"]
-            meaning = book.definition(blocked, book.run(history_of, s, r).value)
+            meaning = book.definition("fail", blocked, book.run(history_of, s, r).value)
             book.holds("fail is blocked", [*have, book.term(reads_history, s, r), meaning], is_blocked, s, r)
             return [book.term(is_blocked, s, r)]
         case _:
