@@ -29,5 +29,5 @@ lint: .venv/installed-dev
 	touch $@
 
 .venv/installed-dev: .venv/installed-engine
-	$(PIP) -e '.[engine,dev]'
+	$(PIP) -e '.[engine,proofs,dev]'
 	touch $@
