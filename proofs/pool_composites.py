@@ -1,10 +1,10 @@
 """The pool's composite transitions are its simple ones in turn, by induction.
 
-| composite C       | induction over                             | simple transition X | action A |
-| ----------------- | ------------------------------------------ | ------------------- | -------- |
-| advance           | how many positions, from 0                 | compute             | compute  |
-| advance_each      | a batch, from none, one request at a time  | advance             | computes |
-| attach_prefix     | a chain of pages, from none                | attach              | attach   |
+| composite C       | induction over                             | simple transition X | actions A |
+| ----------------- | ------------------------------------------ | ------------------- | --------- |
+| advance           | how many positions, from 0                 | compute             | compute   |
+| advance_each      | a batch, from none, one request at a time  | advance             | computes  |
+| attach_prefix     | a chain of pages, from none                | attach              | attach    |
 
 Write C(x) for the pool after the composite of x, and x + e for one more. In every pool that has its invariants:
 
@@ -15,16 +15,15 @@ Write C(x) for the pool after the composite of x, and x + e for one more. In eve
 By induction over x, the guard of C(x) holds exactly if each X may happen in its turn, and C(x) is where they lead: for
 a batch in any order, since any request may be the one more. (advance counts from 0: "from 0" is that it refuses less.)
 
-*Claim*: let the pool and s be as in `vosti.proofs.pool_refinement`, the guard of C(x) hold, and what its caller owes be
-owed. Then, from s on, the actions of x may happen in their turn, and in the state t that they lead to Inv holds, t
-agrees with C(x), C(x) has the pool's invariants, and the same is owed. By induction over x:
+*Claim* for x: if the guard of C(x) holds, then from s on, which agrees with the pool, the actions of x may happen in
+their turn, and in the state t that they lead to: Inv holds, t agrees with C(x), C(x) has the pool's invariants, and
+the caller owes what he owed. By induction over x:
 
-- base: C(0) = pool agrees with s, since equals may stand for equals ("equal: ...");
-- step: the guard of C(x + e) gives that of C(x), for which the claim holds, and that of X in the pool C(x). What is
-  owed in t for C is owed for X ("owed"). So `vosti.proofs.pool_refinement` speaks of X in C(x) and A in t (for
-  advance_each: the claim for advance does): A may happen, and X(C(x), e) agrees with A(t) and has the pool's
-  invariants; Inv(A(t)) is `vosti.proofs.inductive`. So, equals for equals, does C(x + e); and the same is owed as
-  before ("still owed").
+- base: C(0) agrees with s and has the invariants;
+- step: let the guard of C(x + e) hold, so that of C(x) does, and the claim gives t. The next action may happen in t;
+  the state that it leads to agrees with C(x + e), which has the invariants; and the same is owed there. (Inv is
+  `vosti.proofs.inductive`. For advance_each, the next actions are those of one advance, and the claim for that gives
+  the state they lead to.)
 """
 
 from __future__ import annotations
@@ -42,12 +41,16 @@ from vosti.impl.pool import (
     attach_prefix_guard,
     compute,
     compute_guard,
+    extends,
 )
+from vosti.impl.pool_invariants import registered_first
 from vosti.impl.pool_state import Pool
 from vosti.proofs.book import Replaced
-from vosti.proofs.pool_refinement import PoolBook
-from vosti.proofs.pool_relation import RELATION, advance_each_owed, attach_owed, attach_prefix_owed, compute_owed
+from vosti.proofs.pool_refinement import Function, PoolBook, conditions
+from vosti.proofs.pool_relation import RELATION, advance_each_owed, attach_prefix_owed, compute_owed
 from vosti.refinement.smt.obligation import Obligation
+from vosti.refinement.smt.terms import Term, integer
+from vosti.refinement.smt.values import Empty, integer_value
 from vosti.spec import actions
 from vosti.spec.state import PageId, RequestId, State, Token
 
@@ -127,6 +130,11 @@ def compute_still_owed(s: State, lengths: Mapping[RequestId, int], r: RequestId,
     )
 
 
+def length_of(lengths: Mapping[RequestId, int], r: RequestId) -> int:
+    """What is owed of r."""
+    return lengths[r]
+
+
 # ---------------------------------------------------------------- attach_prefix: the attaches of a chain
 
 
@@ -152,6 +160,16 @@ def prefix_nothing(pool: Pool, r: RequestId, past: tuple[Token, ...]) -> bool:
     return not attach_prefix_guard(pool, r, (), past) or attach_prefix(pool, r, (), past) == pool
 
 
+def next_may(pool: Pool, r: RequestId, page_ids: tuple[PageId, ...], past: tuple[Token, ...]) -> bool:
+    """The last page of a chain may be attached, in the pool after the others."""
+    return attach_guard(pool, r, last(page_ids), next_tokens(pool, r, past), len(past))
+
+
+def next_one(pool: Pool, r: RequestId, page_ids: tuple[PageId, ...], past: tuple[Token, ...]) -> Pool:
+    """attach of the last page of a chain, in the pool after the others."""
+    return attach(pool, r, last(page_ids), next_tokens(pool, r, past), len(past))
+
+
 def prefix_may(pool: Pool, r: RequestId, page_ids: tuple[PageId, ...], past: tuple[Token, ...]) -> bool:
     """A chain may be attached exactly if it may without its last page, and then that."""
     if len(page_ids) == 0:
@@ -159,8 +177,7 @@ def prefix_may(pool: Pool, r: RequestId, page_ids: tuple[PageId, ...], past: tup
     allowed = attach_prefix_guard(pool, r, page_ids, past)
     if not attach_prefix_guard(pool, r, before_last(page_ids), past):
         return not allowed
-    before = attach_prefix(pool, r, before_last(page_ids), past)
-    also = attach_guard(before, r, last(page_ids), next_tokens(before, r, past), len(past))
+    also = next_may(attach_prefix(pool, r, before_last(page_ids), past), r, page_ids, past)
     return (not allowed or also) and (not also or allowed)
 
 
@@ -169,60 +186,132 @@ def prefix_does(pool: Pool, r: RequestId, page_ids: tuple[PageId, ...], past: tu
     if len(page_ids) == 0 or not attach_prefix_guard(pool, r, page_ids, past):
         return True
     before = attach_prefix(pool, r, before_last(page_ids), past)
-    return attach_prefix(pool, r, page_ids, past) == attach(
-        before, r, last(page_ids), next_tokens(before, r, past), len(past)
-    )
+    return attach_prefix(pool, r, page_ids, past) == next_one(before, r, page_ids, past)
 
 
-def prefix_owed(pool: Pool, s: State, r: RequestId, past: tuple[Token, ...]) -> bool:
-    """What is owed for a chain is owed for its next page."""
-    return (
-        r not in pool.requests
-        or not attach_prefix_owed(s, r, past)
-        or attach_owed(s, r, next_tokens(pool, r, past), len(past))
-    )
-
-
-def attach_still_owed(s: State, r: RequestId, page_id: PageId, past: tuple[Token, ...]) -> bool:
-    """An attach changes no history."""
-    return not attach_prefix_owed(s, r, past) or attach_prefix_owed(actions.attach(s, r, page_id), r, past)
+def continues(pool: Pool, r: RequestId, page_ids: tuple[PageId, ...], past: tuple[Token, ...]) -> bool:
+    """A lemma: the first page of a chain comes after the last of the table."""
+    return extends(pool, pool.requests[r], page_ids, past, 0)
 
 
 # ---------------------------------------------------------------- obligations
 
 
-def equal(a: Pool, b: Pool) -> bool:
-    """Every part is the same; of a mapping, every entry."""
-    return a == b
+def one_more(n: int) -> int:
+    """n + 1."""
+    return n + 1
+
+
+def counted(n: int) -> bool:
+    """n is a number of positions."""
+    return n >= 0
+
+
+def is_chain(page_ids: tuple[PageId, ...]) -> bool:
+    """There is a page."""
+    return len(page_ids) > 0
+
+
+def is_new(counts: Mapping[RequestId, int], lengths: Mapping[RequestId, int], r: RequestId) -> bool:
+    """r is not of the batch yet; its length is known."""
+    return r not in counts and r in lengths
+
+
+def prefix_still_owed(s: State, r: RequestId, page_id: PageId, past: tuple[Token, ...]) -> bool:
+    """An attach changes no history."""
+    return attach_prefix_owed(actions.attach(s, r, page_id), r, past)
 
 
 def obligations(replaced: Replaced | None = None) -> list[Obligation]:
-    """Equals for equals, then each composite."""
+    """Each composite: that it is its simple transitions, and the claim."""
     book = PoolBook("pool_composites", replaced)
+    advances(book)
+    advances_each(book)
+    attaches(book)
+    return book.obligations
+
+
+def advances(book: PoolBook) -> None:
+    """advance."""
     pool, s = book.pool, book.s
     r, n, length = book.symbol("r", RequestId), book.symbol("n", int), book.symbol("length", int)
-    counts, lengths = (book.symbol(name, Mapping[RequestId, int]) for name in ("counts", "lengths"))
-    page_ids, past = book.symbol("page_ids", tuple[PageId, ...]), book.symbol("past", tuple[Token, ...])
-    page_id = book.symbol("page_id", PageId)
-    sound, related = book.sound(pool), book.related(pool, s)
-    other = book.symbol("other_pool", Pool)
-    alike = book.term(equal, pool, other)
-    book.proves_agreement("equal", [*(book.term(f, pool, s) for f in RELATION), alike], other, s)
-    book.proves_invariants("equal", [alike], other)
-    may_compute = [*related, book.term(actions.compute_guard, s, r)]
-    may_attach = [*related, book.term(actions.attach_guard, s, r, page_id)]
+    sound = book.sound(pool)
     book.holds("advance, from 0", sound, advance_counts, pool, r, n, length)
     book.holds("advance, nothing", sound, advance_nothing, pool, r, length)
     book.holds("advance, guard", sound, advance_may, pool, r, n, length)
     book.holds("advance, effect", sound, advance_does, pool, r, n, length)
-    book.holds("advance, still owed", may_compute, compute_still_owed, s, lengths, r, length)
+    agreeing = [book.term(f, pool, s) for f in RELATION]
+    none = integer_value(integer(0))
+    allowed = book.term(advance_guard, pool, r, none, length)
+    nothing = book.run(advance, pool, r, none, length).value
+    book.proves_agreement("advance, base", [*agreeing, allowed], nothing, s)
+    book.proves_invariants("advance, base", [allowed], pool, nothing)
+    # The state t of the claim is called s here: any state.
+    more = book.run(one_more, n).value
+    before, after = book.run(advance, pool, r, n, length).value, book.run(advance, pool, r, more, length).value
+    have = [book.term(counted, n), book.term(advance_guard, pool, r, more, length)]
+    claim = [*book.related(before, s), book.term(compute_owed, s, r, length)]
+    book.prove("advance, step: allowed", [*claim, *have], conditions(book.term(actions.compute_guard, s, r)))
+    then = book.run(actions.compute, s, r).value
+    book.proves_agreement("advance, step", [*claim, *have], after, then)
+    book.proves_invariants("advance, step", [*have, *book.focus(r)], before, after)
+    may = [*book.invariant(s), book.term(actions.compute_guard, s, r)]
+    lengths = book.symbol("lengths", Mapping[RequestId, int])
+    book.holds("advance, step: still owed", may, compute_still_owed, s, lengths, r, length)
+
+
+def advances_each(book: PoolBook) -> None:
+    """advance_each."""
+    pool, s = book.pool, book.s
+    r, n = book.symbol("r", RequestId), book.symbol("n", int)
+    counts, lengths = (book.symbol(name, Mapping[RequestId, int]) for name in ("counts", "lengths"))
+    sound = book.sound(pool)
     book.holds("advance_each, nothing", sound, each_nothing, pool, lengths)
     book.holds("advance_each, guard", sound, each_may, pool, counts, lengths, r, n)
     book.holds("advance_each, effect", sound, each_does, pool, counts, lengths, r, n)
-    book.holds("advance_each, owed", related, each_owed, s, lengths, r)
+    agreeing = [book.term(f, pool, s) for f in RELATION]
+    nobody = book.run(advance_each, pool, Empty(), lengths).value
+    book.proves_agreement("advance_each, base", agreeing, nobody, s)
+    book.proves_invariants("advance_each, base", [], pool, nobody)
+    # s is the state t of the claim; for what follows of agreement, it is the state after r's computes.
+    batch = book.run(with_one_more, counts, r, n).value
+    before, after = (book.run(advance_each, pool, c, lengths).value for c in (counts, batch))
+    have = [book.term(is_new, counts, lengths, r), book.term(advance_each_guard, pool, batch, lengths)]
+    book.holds("advance_each, step: owed", [*book.related(before, s), *have], each_owed, s, lengths, r)
+    own = book.run(length_of, lengths, r).value
+    single = book.run(advance, before, r, n, own).value
+    then = [book.term(f, single, s) for f in RELATION]
+    book.proves_agreement("advance_each, step", [*then, *have], after, s)
+    book.proves_invariants("advance_each, step", have, single, after)
+
+
+def attaches(book: PoolBook) -> None:
+    """attach_prefix."""
+    pool, s = book.pool, book.s
+    r, past = book.symbol("r", RequestId), book.symbol("past", tuple[Token, ...])
+    page_ids = book.symbol("page_ids", tuple[PageId, ...])
+    sound = book.sound(pool)
     book.holds("attach_prefix, nothing", sound, prefix_nothing, pool, r, past)
     book.holds("attach_prefix, guard", sound, prefix_may, pool, r, page_ids, past)
     book.holds("attach_prefix, effect", sound, prefix_does, pool, r, page_ids, past)
-    book.holds("attach_prefix, owed", related, prefix_owed, pool, s, r, past)
-    book.holds("attach_prefix, still owed", may_attach, attach_still_owed, s, r, page_id, past)
-    return book.obligations
+    agreeing = [book.term(f, pool, s) for f in RELATION]
+    allowed = book.term(attach_prefix_guard, pool, r, Empty(), past)
+    nothing = book.run(attach_prefix, pool, r, Empty(), past).value
+    book.proves_agreement("attach_prefix, base", [*agreeing, allowed], nothing, s)
+    book.proves_invariants("attach_prefix, base", [allowed], pool, nothing)
+    # The state t of the claim is called s here: any state.
+    shorter, page_id = book.run(before_last, page_ids).value, book.run(last, page_ids).value
+    before, after = (book.run(attach_prefix, pool, r, ids, past).value for ids in (shorter, page_ids))
+    have = [book.term(is_chain, page_ids), book.term(attach_prefix_guard, pool, r, page_ids, past)]
+    claim = [*book.related(before, s), book.term(attach_prefix_owed, s, r, past)]
+    book.prove(
+        "attach_prefix, step: allowed", [*claim, *have], conditions(book.term(actions.attach_guard, s, r, page_id))
+    )
+    then = book.run(actions.attach, s, r, page_id).value
+    book.proves_agreement("attach_prefix, step", [*claim, *have], after, then)
+    book.holds("attach_prefix, step: continues", [*sound, *have], continues, pool, r, page_ids, past)
+    hints: Mapping[Function, Term] = {registered_first: book.term(continues, pool, r, page_ids, past)}
+    book.proves_invariants("attach_prefix, step", [*have, *book.focus(r)], before, after, hints)
+    may = [*book.related(before, s), book.term(attach_prefix_owed, s, r, past)]
+    may.append(book.term(actions.attach_guard, s, r, page_id))
+    book.holds("attach_prefix, step: still owed", may, prefix_still_owed, s, r, page_id, past)

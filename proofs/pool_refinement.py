@@ -88,6 +88,9 @@ ELSEWHERE = ("propose", "emit", "observe")
 """The actions that are none of the pool's business."""
 
 
+NO_HINTS: Mapping[Function, Term] = {}
+
+
 class PoolBook(Book):
     """Obligations about a pool and a state that agree."""
 
@@ -112,10 +115,13 @@ class PoolBook(Book):
         for f in relation.RELATION:
             self.prove(f"{part}: {f.__name__}", assumptions, self.term(f, pool, s))
 
-    def proves_invariants(self, part: str, assumptions: list[Term], pool: Value) -> None:
-        """Each invariant of a pool, from those of `self.pool` and some assumptions."""
+    def proves_invariants(
+        self, part: str, have: list[Term], before: Value, after: Value, hints: Mapping[Function, Term] = NO_HINTS
+    ) -> None:
+        """Each invariant of the pool after, from those of the pool before, and a hint where there is one."""
         for f in INVARIANTS:
-            self.prove(f"{part}: {f.__name__}", [*self.sound(self.pool, f), *assumptions], self.term(f, pool))
+            hint = [hints[f]] if f in hints else []
+            self.prove(f"{part}: {f.__name__}", [*self.sound(before, f), *have, *hint], self.term(f, after))
 
     def arguments(self, *functions: Function) -> dict[str, Value]:
         """A value of which nothing is known for each parameter of the functions after the first, by its name."""
@@ -207,7 +213,7 @@ def simulates(book: PoolBook, simulation: Simulation) -> None:
             book.holds(lemma_of.__name__, counted, lemma_of, book.pool, arguments["page_id"])
         book.defined(f"{simulation.transition}_guard", sound, guard.needs)
         book.defined(simulation.transition, [*sound, guard.term], after.needs)
-        book.proves_invariants(simulation.transition, [*lemma, guard.term, *focus], after.value)
+        book.proves_invariants(simulation.transition, [*lemma, guard.term, *focus], book.pool, after.value)
     have = [*book.related(book.pool, book.s), *lemma]
     for owed in (book.of(f, book.s, arguments) for f in owed_of):
         book.defined(f"{name}, owed", book.invariant(book.s), owed.needs)

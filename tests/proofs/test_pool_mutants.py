@@ -12,11 +12,13 @@ from dataclasses import dataclass
 import pytest
 
 from vosti.impl import pool as engine
-from vosti.proofs import pool_composites, pool_matches, pool_rows
+from vosti.proofs import pool_matches, pool_rows
 from vosti.proofs.book import Replaced
+from vosti.proofs.pool_composites import advances, advances_each, attaches
 from vosti.proofs.pool_refinement import SIMULATIONS, PoolBook, simulates
 from vosti.refinement.smt.obligation import Obligation
 from vosti.refinement.smt.solve import Answer, Limits, solve
+from vosti.spec.step import ROW_CONJUNCTS
 
 
 @dataclass(frozen=True)
@@ -173,20 +175,26 @@ FAULTS = {
 }
 
 
-LIMITS = Limits(z3=700_000)
+LIMITS = Limits(z3=900_000)
 """Three times what the hardest of these takes where there is no fault."""
+
+
+ROWS = {conjunct.__name__ for conjunct in ROW_CONJUNCTS}
+COMPOSITES = {"advance": advances, "advance_each": advances_each, "attach_prefix": attaches}
 
 
 def obligations(fault: Fault) -> list[Obligation]:
     """Those of the theorem, or of the transition, that the fault is to break."""
-    transition = fault.breaks.partition(":")[0].partition(" (")[0]
-    if simulations := [simulation for simulation in SIMULATIONS if simulation.transition == transition]:
-        book = PoolBook("pool_refinement", fault.replaced)
-        for simulation in simulations:
+    subject = fault.breaks.partition(":")[0].partition(",")[0].partition(" (")[0]
+    book = PoolBook("fault", fault.replaced)
+    for simulation in SIMULATIONS:
+        if simulation.transition == subject:
             simulates(book, simulation)
+    if subject in COMPOSITES:
+        COMPOSITES[subject](book)
+    if book.obligations:
         return book.obligations
-    others = (pool_composites, pool_matches, pool_rows)
-    return [o for module in others for o in module.obligations(fault.replaced)]
+    return (pool_rows if subject in ROWS else pool_matches).obligations(fault.replaced)
 
 
 def named(fault: Fault) -> list[Obligation]:
