@@ -152,7 +152,7 @@ def for_some(w: Term, body: Term) -> Term:
 
 
 def mention(term: Term) -> Term:
-    """A formula that is true, and makes the solver look at a term."""
+    """A formula that says nothing, and makes the solver look at a term."""
     return apply(f"mentioned_{term.sort}", (term,), BOOL)
 
 
