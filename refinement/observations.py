@@ -71,6 +71,10 @@ class ObservedFunction(Generic[Key, Answer]):
             self._again.add(key)
         return first
 
+    def first(self, key: Key) -> Sighting | None:
+        """Where this argument was first observed, if it was."""
+        return self._first.get(key)
+
     def seen(self, key: Key) -> object | None:
         """What was first observed at this argument, or None."""
         first = self._first.get(key)

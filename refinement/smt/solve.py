@@ -111,6 +111,36 @@ def with_cvc5(script: str, limit: int) -> Verdict:
     return Verdict(answer, time.perf_counter() - start, resources, detail)
 
 
+@dataclass(frozen=True)
+class Model:
+    """What came of a propositional script."""
+
+    answer: Answer
+    """`NOT_PROVED` means here that there is a model."""
+
+    true: frozenset[str]
+    """The symbols that are true in the model."""
+
+    resources: int
+    """What the solver counted."""
+
+
+def model(script: str, limit: int) -> Model:
+    """Z3's model of a propositional script, or that it has none."""
+    solver = z3.SolverFor("QF_FD", ctx=z3.Context())
+    solver.set("rlimit", limit)
+    solver.set("random_seed", 0)
+    solver.from_string(script)
+    result = solver.check()
+    statistics = solver.statistics()
+    resources = int(dict(statistics[i] for i in range(len(statistics))).get("rlimit count", 0))
+    if result != z3.sat:
+        return Model(Answer.PROVED if result == z3.unsat else Answer.GAVE_UP, frozenset(), resources)
+    found = solver.model()
+    true = frozenset(symbol.name() for symbol in found.decls() if z3.is_true(found[symbol]))
+    return Model(Answer.NOT_PROVED, true, resources)
+
+
 SOLVERS: Mapping[str, Callable[[str, int], Verdict]] = {"z3": with_z3, "cvc5": with_cvc5}
 
 

@@ -1,0 +1,195 @@
+"""The search for actions that explain a step, when those that were recorded do not.
+
+The guards and effects are the specification's own texts, compiled as for the proofs (`vosti.refinement.smt`), with
+every quantifier expanded over the ids that occur in the step. What the solver finds is replayed by the specification's
+functions before it is believed. There are three answers, and none stands for another:
+
+- *explained*: these actions lead from the state before to what was recorded after;
+- *impossible within N*: no sequence of at most N actions over the ids of the step does;
+- *gave up*: there was more to evaluate, or to solve, than was allowed. The limits count work, not time.
+
+The forward is taken as recorded. Its computes are not searched for, and not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from vosti.refinement.candidates import Question
+from vosti.refinement.errors import RefinementError
+from vosti.refinement.evidence import BY_EVIDENCE, Evidence
+from vosti.refinement.smt.concrete import Work, WorkExhausted
+from vosti.refinement.snapshots import PAGE_FIELDS
+from vosti.refinement.texts import Replaced, Scripts, texts
+from vosti.spec import actions
+from vosti.spec.events import Snapshot
+from vosti.spec.state import State
+from vosti.spec.step import RULES, Action, Phase, arguments, effect, forward_ok
+
+
+class Answer(Enum):
+    """What came of a search."""
+
+    EXPLAINED = "explained"
+    IMPOSSIBLE = "impossible"
+    GAVE_UP = "gave up"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The answer to a question."""
+
+    answer: Answer
+    within: int
+    """The largest number of actions that was allowed."""
+
+    actions: tuple[Action, ...] = ()
+    """Of an explained step: the actions of its plan and its settle, in order; no shorter sequence was found."""
+
+    why: str = ""
+    """Of an answer that is no explanation: what it rests on."""
+
+    def __str__(self) -> str:
+        """The answer, in a sentence."""
+        match self.answer:
+            case Answer.EXPLAINED:
+                return f"explained by [{', '.join(map(str, self.actions))}]"
+            case Answer.IMPOSSIBLE:
+                return f"impossible within {self.within} actions ({self.why})"
+            case Answer.GAVE_UP:
+                return f"gave up ({self.why})"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far a search goes. The two counts of work correspond to about ten seconds together."""
+
+    actions: int = 12
+    terms: int = 400_000
+    """Terms that are evaluated."""
+
+    resources: int = 25_000_000
+    """Z3's own count, over all its calls."""
+
+
+LIMITS = Limits()
+
+SHORT = 3
+"""Explanations of up to so many actions are looked for first, one length after the other."""
+
+
+class SolverMissing(RefinementError):
+    """A search needs Z3."""
+
+    def __init__(self) -> None:
+        super().__init__("The search for an explanation needs Z3, which is not installed: pip install 'vosti[proofs]'.")
+
+
+class ExplanationRefused(RefinementError):
+    """What the solver found is no explanation."""
+
+    def __init__(self, found: Iterable[Action]) -> None:
+        self.found = tuple(found)
+        super().__init__(
+            f"The solver's explanation {list(self.found)} does not hold when it is replayed: the compiled texts and "
+            "the specification disagree, and nothing is known about the step."
+        )
+
+
+def search(question: Question, limits: Limits = LIMITS, replaced: Replaced | None = None) -> Outcome:
+    """Search for at most `limits.actions` actions that explain a step.
+
+    Raises:
+        SolverMissing: if Z3 is not installed.
+        ExplanationRefused: if what is found does not replay.
+        Refused: if a text in `replaced` is outside the subset.
+    """
+    try:
+        from vosti.refinement.smt import solve
+    except ModuleNotFoundError as error:
+        raise SolverMissing from error
+    try:
+        scripts = Scripts(question, texts(replaced), Work(limits.terms))
+    except WorkExhausted:
+        return Outcome(Answer.GAVE_UP, limits.actions, why=f"after {limits.terms:,} terms, {_universe(question)}")
+    left = limits.resources
+    found: tuple[Action, ...] | None = None
+    # Most explanations are short. If the full length has none, there is none; if it has one, a shorter one is looked
+    # for between what is known to be too short and what was found.
+    least, n = 1, min(1, limits.actions)
+    while scripts.possible and (found is None or least < len(found)):
+        model = solve.model(scripts.script(n), left)
+        left -= model.resources
+        match model.answer:
+            case solve.Answer.NOT_PROVED:
+                found = scripts.happened(n, model.true)
+            case solve.Answer.PROVED if n == limits.actions:
+                break
+            case solve.Answer.PROVED:
+                least = n + 1
+            case solve.Answer.GAVE_UP if found is None:
+                used = f"after {limits.resources:,} units of Z3's, {_universe(question)}"
+                return Outcome(Answer.GAVE_UP, limits.actions, why=used)
+            case solve.Answer.GAVE_UP:
+                break
+        n = (least + len(found) - 1) // 2 if found is not None else least if least <= SHORT else limits.actions
+    if found is None:
+        return Outcome(Answer.IMPOSSIBLE, limits.actions, why=_universe(question))
+    if not replays(question, found):
+        raise ExplanationRefused(found)
+    return Outcome(Answer.EXPLAINED, limits.actions, found)
+
+
+def _universe(question: Question) -> str:
+    return f"over {len(question.requests)} requests and {len(question.pages)} pages"
+
+
+# ---------------------------------------------------------------- replay
+
+
+def replays(question: Question, found: Iterable[Action]) -> bool:
+    """Whether the specification's own functions lead by these actions to what was recorded."""
+    s, evidence, after = question.before, question.evidence, list(found)
+    if question.phase is Phase.PLAN:
+        planned = [a for a in after if RULES[type(a)].phase is Phase.PLAN]
+        after = after[len(planned) :]
+        for action in planned:
+            if not _may_happen(s, action, evidence):
+                return False
+            s = effect(s, action)
+        if not forward_ok(s, question.rows):
+            return False
+        for r, value in question.written:
+            if not actions.compute_guard(s, r):
+                return False
+            s = actions.written(s, r, value)
+    for action in after:
+        if RULES[type(action)].phase is not Phase.SETTLE or not _may_happen(s, action, evidence):
+            return False
+        s = effect(s, action)
+    return _agrees(s, question.after) and _rereadings_agree(s, question)
+
+
+def _may_happen(s: State, action: Action, evidence: Evidence) -> bool:
+    by_evidence = BY_EVIDENCE.get(type(action))
+    if by_evidence is not None:
+        return by_evidence(s, evidence, *arguments(action))
+    return RULES[type(action)].guard(s, *arguments(action))
+
+
+def _agrees(s: State, after: Snapshot) -> bool:
+    """Whether a state is the recorded one, as far as a snapshot shows it."""
+    return (
+        dict(s.requests) == dict(after.requests)
+        and s.pages.keys() == after.pages.keys()
+        and after.free == s.capacity - s.pages.keys()
+        and all(
+            of(page) == getattr(after.pages[p], name) for p, page in s.pages.items() for name, of in PAGE_FIELDS.items()
+        )
+    )
+
+
+def _rereadings_agree(s: State, question: Question) -> bool:
+    return all(r.page in s.pages and tuple(map(str, s.pages[r.page].kv)) == r.slots for r in question.rereadings)
