@@ -79,7 +79,7 @@ def rules_of(replaced: Replaced) -> Rules:
     return {kind: (names[rule.guard.__name__], names[rule.effect.__name__]) for kind, rule in RULES.items()}
 
 
-RULES_AS_THEY_ARE: Rules = {kind: (rule.guard, rule.effect) for kind, rule in RULES.items()}
+UNCHANGED: Rules = {kind: (rule.guard, rule.effect) for kind, rule in RULES.items()}
 
 ACHIEVEMENT = "what the action achieves"
 FRAME = "what the action leaves alone"
@@ -87,7 +87,7 @@ IDENTITY = "an identifier names one request"
 
 
 @dataclass
-class _Execution:
+class Execution:
     """A walk in the making, under some rules; each action is looked at."""
 
     rules: Rules
@@ -101,12 +101,15 @@ class _Execution:
         self.admitted: set[RequestId] = set()
 
     def run(self, last: Action) -> Run:
+        """The run so far, and one action more."""
         return Run(self.bounds.name, self.bounds.start, (*self.trace, last))
 
     def allows(self, action: Action) -> bool:
+        """Whether the action may happen now."""
         return self.rules[type(action)][0](self.state, *arguments(action))
 
     def leads(self, action: Action) -> State:
+        """Where it leads."""
         return self.rules[type(action)][1](self.state, *arguments(action))
 
     def make(self, action: Action) -> Counterexample | None:
@@ -145,6 +148,7 @@ class _Execution:
             yield self.false(FRAME, wrong.__name__, action, wrong.__doc__ or "", "that is not so")
 
     def false(self, theorem: str, statement: str, action: Action, expected: str, actual: str) -> Counterexample:
+        """A statement about an action is false."""
         return Counterexample(theorem, statement, described(action), expected, actual, self.run(action))
 
 
@@ -182,16 +186,16 @@ def refutation(
     rules, rng, watch = rules_of(replaced), random.Random(seed), Watch()
     made = number = 0
     while made < most:
-        walk = _Execution(rules, WORLDS[number % len(WORLDS)], watch)
+        walk = Execution(rules, WORLDS[number % len(WORLDS)], watch)
         number += 1
-        found = _walk(walk, rng, subjects)
+        found = random_walk(walk, rng, subjects)
         made += len(walk.trace) + 1
         if found is not None:
             return shortened(rules, found)
     return None
 
 
-def _walk(walk: _Execution, rng: random.Random, subjects: Sequence[str]) -> Counterexample | None:
+def random_walk(walk: Execution, rng: random.Random, subjects: Sequence[str]) -> Counterexample | None:
     """Up to `LONGEST` actions."""
     likes = {kind: rng.choice((0.2, 1.0, 4.0)) for kind in RULES}
     # What a run cannot do without comes often enough; what ends a run does not come too often.
@@ -216,7 +220,7 @@ def _walk(walk: _Execution, rng: random.Random, subjects: Sequence[str]) -> Coun
     return None
 
 
-def _allowed(walk: _Execution, action: Action) -> bool | Counterexample:
+def _allowed(walk: Execution, action: Action) -> bool | Counterexample:
     try:
         return walk.allows(action)
     except Exception as error:
@@ -224,7 +228,7 @@ def _allowed(walk: _Execution, action: Action) -> bool | Counterexample:
         return raised(error, guard, described(action), walk.run(action))
 
 
-def _first_allowed(walk: _Execution, tried: Sequence[Action]) -> Action | Counterexample | None:
+def _first_allowed(walk: Execution, tried: Sequence[Action]) -> Action | Counterexample | None:
     for action in tried:
         allowed = _allowed(walk, action)
         if isinstance(allowed, Counterexample):
@@ -234,7 +238,7 @@ def _first_allowed(walk: _Execution, tried: Sequence[Action]) -> Action | Counte
     return None
 
 
-def _preferred(walk: _Execution, tried: Sequence[Action], subjects: Sequence[str]) -> Action | Counterexample | None:
+def _preferred(walk: Execution, tried: Sequence[Action], subjects: Sequence[str]) -> Action | Counterexample | None:
     """The first action in which mutant and specification differ."""
     for action in tried:
         if name_of(action) not in subjects:
@@ -247,8 +251,8 @@ def _preferred(walk: _Execution, tried: Sequence[Action], subjects: Sequence[str
     return None
 
 
-def _differs(walk: _Execution, action: Action) -> bool:
-    guard, effect = RULES_AS_THEY_ARE[type(action)]
+def _differs(walk: Execution, action: Action) -> bool:
+    guard, effect = UNCHANGED[type(action)]
     if not guard(walk.state, *arguments(action)):
         return True
     try:
@@ -262,7 +266,7 @@ def _differs(walk: _Execution, action: Action) -> bool:
 
 def contradiction(rules: Rules, bounds: Bounds, trace: Sequence[Action]) -> Counterexample | None:
     """What is wrong with a run whose actions are all allowed, if anything is; None for a run that is not."""
-    walk = _Execution(rules, bounds, Watch())
+    walk = Execution(rules, bounds, Watch())
     for action in trace:
         allowed = _allowed(walk, action)
         if isinstance(allowed, Counterexample):
@@ -281,28 +285,11 @@ def shortened(rules: Rules, found: Counterexample) -> Counterexample:
     """
     bounds = next(world for world in WORLDS if world.name == found.run.bounds)
     for width in (2, 1, 2, 1):
-        i = len(found.run.trace) - width - 1
+        i = len(found.run.actions) - width - 1
         while i >= 0 and found.other is None:
-            trace = found.run.trace
+            trace = found.run.actions
             fewer = contradiction(rules, bounds, (*trace[:i], *trace[i + width :]))
             if fewer is not None and (fewer.theorem, fewer.broken) == (found.theorem, found.broken):
                 found = fewer
-            i = min(i, len(found.run.trace) - width) - 1
-    return found
-
-
-def reached(most: int = 60_000, seed: int = 0) -> Mapping[str, Run]:
-    """For each action of the specification a run whose last action it is: its guard holds in a state that satisfies
-    Inv and that can be reached. An action that is missing was not reached in `most` actions.
-    """
-    found: dict[str, Run] = {}
-    rng, made, number = random.Random(seed), 0, 0
-    while made < most and len(found) < len(RULES):
-        walk = _Execution(RULES_AS_THEY_ARE, WORLDS[number % len(WORLDS)], Watch())
-        number += 1
-        wrong = _walk(walk, rng, ())
-        assert wrong is None, str(wrong)
-        made += len(walk.trace)
-        for i, action in enumerate(walk.trace, start=1):
-            found.setdefault(name_of(action), Run(walk.bounds.name, walk.bounds.start, tuple(walk.trace[:i])))
+            i = min(i, len(found.run.actions) - width) - 1
     return found

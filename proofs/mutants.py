@@ -271,6 +271,9 @@ class Trial:
     """How many actions a search for a refuting run makes."""
 
 
+AS_USUAL = Trial()
+
+
 def listed(subjects: Iterable[str] = SUBJECTS) -> list[tuple[str, Mutant]]:
     """The mutants of the specification, of the pool, or of both.
 
@@ -286,7 +289,7 @@ def listed(subjects: Iterable[str] = SUBJECTS) -> list[tuple[str, Mutant]]:
     return found
 
 
-def tried(subject: str, mutant: Mutant, trial: Trial = Trial()) -> Result:
+def tried(subject: str, mutant: Mutant, trial: Trial = AS_USUAL) -> Result:
     """What comes of one mutant."""
     missing = _proved(implied(subject, mutant), trial.solver, trial.limits)
     unproved = None
@@ -316,7 +319,7 @@ def tried(subject: str, mutant: Mutant, trial: Trial = Trial()) -> Result:
 def mutants(
     subjects: Iterable[str] = SUBJECTS,
     *,
-    trial: Trial = Trial(),
+    trial: Trial = AS_USUAL,
     jobs: int = 1,
     chosen: Callable[[str, Mutant], bool] = lambda subject, mutant: True,
     progress: Callable[[Result], None] | None = None,

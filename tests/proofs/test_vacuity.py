@@ -1,0 +1,42 @@
+"""The theorems' assumptions are met, and each of them is needed."""
+
+from __future__ import annotations
+
+import pytest
+
+from vosti.impl.pool_invariants import INVARIANTS
+from vosti.proofs.mutants import NOT_PROVED
+from vosti.proofs.vacuity import needed, reached
+from vosti.spec.invariants import CONJUNCTS, invariant
+from vosti.spec.step import RULES, effect, guard
+
+FEW = ("tables_hold", "arrivals_are_unique")
+
+
+def test_every_action_happens() -> None:
+    """For each action there is a run that reaches it, through states that satisfy Inv."""
+    runs = reached()
+    assert {rule.effect.__name__ for rule in RULES.values()} == runs.keys()
+    for name, run in runs.items():
+        s = run.start
+        for action in run.actions:
+            assert invariant(s)
+            assert guard(s, action)
+            s = effect(s, action)
+        assert invariant(s)
+        assert name == RULES[type(run.actions[-1])].effect.__name__
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_a_conjunct_is_needed(name: str) -> None:
+    """Without the conjunct some obligation is not proved."""
+    assert NOT_PROVED == needed([name], subjects=["spec"])[name].verdict
+
+
+@pytest.mark.slow
+def test_every_conjunct_is_needed() -> None:
+    """Each conjunct of Inv, and each invariant of the pool, breaks an obligation when it is left out."""
+    results = needed(jobs=2)
+    names = {conjunct.name for conjunct in CONJUNCTS} | {invariant.__name__ for invariant in INVARIANTS}
+    assert names == results.keys()
+    assert not [name for name, result in results.items() if result.survives]
