@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from vosti.refinement.checker import EVERY, Checker
@@ -13,6 +13,8 @@ from vosti.refinement.entries import Header
 from vosti.refinement.errors import HeadMissing, IncompleteTrace, TraceNotFound
 from vosti.refinement.observations import Observations
 from vosti.refinement.reader import TraceReader
+from vosti.refinement.recorded import RecordedStep, searched
+from vosti.refinement.search import Limits, Outcome, require_solver
 from vosti.refinement.views import Served, disagreement
 from vosti.refinement.violation import Refuted, Violation
 from vosti.refinement.witnesses import WITNESSES
@@ -42,6 +44,9 @@ class TraceSummary:
     violation: Violation | None
     cut_off: str | None
     """With a violation: that the trace is incomplete too, and where it ends."""
+
+    search: Outcome | None = None
+    """With a violation, what a search for actions that explain the step found, if there was one."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,11 @@ class Verdict:
         return not self.violations
 
     @property
+    def gave_up(self) -> bool:
+        """Whether a search for an explanation came to no end."""
+        return any(summary.search is not None and summary.search.gave_up for summary in self.traces)
+
+    @property
     def steps(self) -> int:
         """Steps checked, over all traces."""
         return sum(summary.steps for summary in self.traces)
@@ -107,7 +117,7 @@ class Verdict:
                 "rows": self.rows,
                 "records": self.records,
                 "violations": [violation.to_dict() for violation in self.violations],
-                "traces": [{**asdict(summary), "violation": None} for summary in self.traces],
+                "traces": [_without_verdicts(summary) for summary in self.traces],
                 "keys": {name: asdict(keys) for name, keys in self.keys.items()},
                 "witnesses": dict(self.witnesses),
                 "assumed": list(self.assumed),
@@ -124,6 +134,7 @@ def audit(
     head: str | Sequence[str] | None = None,
     every: int = EVERY,
     progress: Progress | None = None,
+    explain: Limits | None = None,
 ) -> Verdict:
     """Audit traces together. Each is checked up to its first violation.
 
@@ -132,8 +143,10 @@ def audit(
         head: the digest of each trace's last line, in the same order; for one trace, the digest itself.
         every: after how many steps Inv is evaluated on all objects, and not only on those that were touched.
         progress: see `Progress`.
+        explain: how far to search for other actions, where recorded ones do not explain a step; None for no search.
 
     Raises:
+        SolverMissing: if there is to be a search, and there is no solver.
         TraceNotFound: if a file cannot be read.
         HeadMissing: if there are heads, and not one for each trace.
         IncompleteTrace: if a trace is cut off, and refines the specification as far as it goes.
@@ -142,6 +155,8 @@ def audit(
     heads: Sequence[str | None] = [head] if isinstance(head, str) else [None] * len(paths) if head is None else head
     if len(heads) != len(paths):
         raise HeadMissing(len(heads), len(paths))
+    if explain is not None:
+        require_solver()
     total = sum(map(_size, paths))
     observations: dict[str, Observations] = {}
     summaries: list[TraceSummary] = []
@@ -155,7 +170,7 @@ def audit(
             seen = observations.setdefault(reader.header.fingerprint, Observations())
             checker = Checker(reader.header, every=every, observations=seen, trace=str(path))
             report = None if progress is None else _reporter(progress, done, total, reader)
-            summaries.append(_check(reader, checker, report))
+            summaries.append(_check(reader, checker, report, explain))
         served += _served(checker, summaries[-1])
         domains = max(counts["domains"], checker.run.witnesses.counts["domains"])
         counts.update(checker.run.witnesses.counts)
@@ -189,12 +204,17 @@ def _reporter(progress: Progress, done: int, total: int, reader: TraceReader) ->
     return lambda: progress(done + reader.position, total)
 
 
-def _check(reader: TraceReader, checker: Checker, report: Callable[[], None] | None) -> TraceSummary:
+def _check(
+    reader: TraceReader, checker: Checker, report: Callable[[], None] | None, explain: Limits | None
+) -> TraceSummary:
     violation: Violation | None = None
+    outcome: Outcome | None = None
     cut_off: str | None = None
     events = iter(reader)
+    step = RecordedStep()
     try:
         for event in events:
+            step.take(event, checker.state)
             checker.feed(event)
             if report is not None:
                 report()
@@ -203,10 +223,13 @@ def _check(reader: TraceReader, checker: Checker, report: Callable[[], None] | N
         violation = refuted.violation
         try:
             # Whether the rest is a trace at all decides whether the violation is one of this run.
-            for _ in events:
-                pass
+            for event in events:
+                step.follow(event)
         except IncompleteTrace as incomplete:
             cut_off = str(incomplete)
+        if explain is not None:
+            text, outcome = searched(step, violation, checker.run.observations, explain)
+            violation = replace(violation, search=text)
     return TraceSummary(
         trace=str(reader.path),
         fingerprint=reader.header.fingerprint,
@@ -218,7 +241,13 @@ def _check(reader: TraceReader, checker: Checker, report: Callable[[], None] | N
         witnesses=dict(checker.run.witnesses.counts),
         violation=violation,
         cut_off=cut_off,
+        search=outcome,
     )
+
+
+def _without_verdicts(summary: TraceSummary) -> dict[str, object]:
+    """A summary as JSON's types; its violation and what was found of it stand elsewhere."""
+    return asdict(replace(summary, violation=None, search=None))
 
 
 def _served(checker: Checker, summary: TraceSummary) -> Iterator[Served]:

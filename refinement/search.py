@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from importlib import import_module
 
 from vosti.refinement.candidates import Question
 from vosti.refinement.errors import RefinementError
@@ -51,6 +52,11 @@ class Outcome:
     why: str = ""
     """Of an answer that is no explanation: what it rests on."""
 
+    @property
+    def gave_up(self) -> bool:
+        """Whether there is no answer."""
+        return self.answer is Answer.GAVE_UP
+
     def __str__(self) -> str:
         """The answer, in a sentence."""
         match self.answer:
@@ -81,10 +87,20 @@ SHORT = 3
 
 
 class SolverMissing(RefinementError):
-    """A search needs Z3."""
+    """A search needs a solver."""
 
-    def __init__(self) -> None:
-        super().__init__("The search for an explanation needs Z3, which is not installed: pip install 'vosti[proofs]'.")
+    def __init__(self, name: str | None) -> None:
+        super().__init__(
+            f"The search for an explanation needs {name}, which is not installed: pip install 'vosti[proofs]'."
+        )
+
+
+def require_solver() -> None:
+    """Raises `SolverMissing` if there is no solver, without which nothing can be searched for."""
+    try:
+        import_module("vosti.refinement.smt.solve")
+    except ModuleNotFoundError as error:
+        raise SolverMissing(error.name) from error
 
 
 class ExplanationRefused(RefinementError):
@@ -102,14 +118,13 @@ def search(question: Question, limits: Limits = LIMITS, replaced: Replaced | Non
     """Search for at most `limits.actions` actions that explain a step.
 
     Raises:
-        SolverMissing: if Z3 is not installed.
+        SolverMissing: if there is no solver.
         ExplanationRefused: if what is found does not replay.
         Refused: if a text in `replaced` is outside the subset.
     """
-    try:
-        from vosti.refinement.smt import solve
-    except ModuleNotFoundError as error:
-        raise SolverMissing from error
+    require_solver()
+    from vosti.refinement.smt import solve
+
     try:
         scripts = Scripts(question, texts(replaced), Work(limits.terms))
     except WorkExhausted:

@@ -10,6 +10,9 @@ from vosti.refinement.checks import CHECKS
 from vosti.refinement.explain import shown
 from vosti.spec.step import Action
 
+REPORTED = ("trace", "step", "phase", "action", "request", "page", "position", "row", "expected", "actual", "search")
+"""The facts of a report, in order."""
+
 
 @dataclass(frozen=True)
 class Violation:
@@ -34,10 +37,13 @@ class Violation:
     row: int | None = None
     """The packed row, in a forward."""
 
+    search: str | None = None
+    """What a search for other actions found, if there was one."""
+
     def __str__(self) -> str:
         """The report as text, one fact a line."""
         lines = [f"{'check':<10}{self.check}: {CHECKS[self.check]}"]
-        for name in ("trace", "step", "phase", "action", "request", "page", "position", "row", "expected", "actual"):
+        for name in REPORTED:
             value = getattr(self, name)
             if value is not None:
                 lines.append(f"{name:<10}{value}")

@@ -21,6 +21,11 @@ from vosti.impl.cli.progress import progress
 @click.option(
     "--every", type=click.IntRange(min=1), default=64, show_default=True, help="Steps between full evaluations of Inv."
 )
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Where recorded actions do not explain a step, search for others that do. Needs vosti[proofs].",
+)
 @require_option
 @json_option
 @junit_option
@@ -28,6 +33,7 @@ def audit_command(
     traces: tuple[Path, ...],
     heads: tuple[str, ...],
     every: int,
+    explain: bool,
     require: tuple[str, ...],
     json_file: Path | None,
     junit_file: Path | None,
@@ -40,12 +46,13 @@ def audit_command(
     from vosti.impl.cli.report import claim, show
     from vosti.impl.cli.requirements import parse_requirements, unmet
     from vosti.refinement.audit import audit
+    from vosti.refinement.search import LIMITS
 
     requirements = parse_requirements(require)
     check_writable(json_file)
     check_writable(junit_file)
     with progress("auditing") as advance:
-        verdict = audit(traces, head=heads or None, every=every, progress=advance)
+        verdict = audit(traces, head=heads or None, every=every, progress=advance, explain=LIMITS if explain else None)
     heads_found = [summary.head for summary in verdict.traces]
     if len(set(heads_found)) < len(heads_found):
         raise CannotRun("A trace is given twice, and would count as two observations: give each one once.")
@@ -59,6 +66,9 @@ def audit_command(
         )
     show(verdict, verdict.witnesses)
     click.echo(claim(verdict))
+    if verdict.gave_up:
+        click.echo("vosti: The search for an explanation gave up, and answers nothing.", err=True)
+        return CANNOT_RUN
     if not verdict.refines:
         return VIOLATION
     if missing:
