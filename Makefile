@@ -1,4 +1,5 @@
-# `make check` runs the main job, `make test` the test suite; each sets itself up first. PYTHON chooses the interpreter.
+# `make check` runs the main job, `make test` the test suite, `make docs` renders the documentation into site/, and
+# `make check-all` does everything that takes long; each sets itself up first. PYTHON chooses the interpreter.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -6,13 +7,20 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c const
 # At least this many tests must pass, so that a run that skipped or lost tests is not green.
 TESTS_AT_LEAST := 20
 
-.PHONY: check test lint
+# What these tests do, the commands of `check-all` do too, and say more.
+IN_COMMANDS := $(addprefix --deselect tests/proofs/, \
+	test_theorems.py::test_both_solvers_prove_everything \
+	test_pool_refinement.py::test_both_solvers_prove_everything \
+	test_explore.py::test_default_bounds_are_exhausted_and_nothing_is_found \
+	test_explore_progress.py::test_default_engines_are_exhausted_and_nothing_is_found)
+
+.PHONY: check check-all docs lint test
 
 check: .venv/installed-engine
 	$(BIN)/vosti check
 
 test: .venv/installed-dev
-	$(BIN)/pytest --at-least $(TESTS_AT_LEAST)
+	$(BIN)/pytest --numprocesses auto --dist loadfile --at-least $(TESTS_AT_LEAST)
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check
