@@ -102,20 +102,11 @@ DEFAULT = (
     Bounds(
         "drafts",
         requests=2,
-        pages=4,
-        page_size=1,
-        prompts=(tokens(0, 0),),
-        outputs=2,
-        drafts=(tokens(0, 0), tokens(1)),  # right to the end, and wrong
-    ),
-    Bounds(
-        "drafts short of pages",
-        requests=2,
         pages=3,
         page_size=1,
         prompts=(tokens(0, 0),),
         outputs=2,
-        drafts=(tokens(0, 0), tokens(0, 1), tokens(1)),
+        drafts=(tokens(0, 0), tokens(0, 1), tokens(1)),  # right to the end, wrong after one token, and wrong
     ),
     Bounds(
         "drafts in larger pages",

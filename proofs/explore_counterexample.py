@@ -21,9 +21,6 @@ DEFINEDNESS = "nothing raises"
 REFINEMENT = "an engine's step is a step of the specification"
 PROGRESS = "progress"
 
-Trace = tuple[Action, ...]
-"""The actions of a run from the state before any request, in order."""
-
 
 @dataclass(frozen=True)
 class Run:
@@ -35,7 +32,7 @@ class Run:
     start: State = field(repr=False)
     """The state before any request."""
 
-    trace: Trace
+    actions: tuple[Action, ...]
 
     steps: tuple[int, ...] = ()
     """Of a run of the engine: how many actions each step has. Of a run of the specification alone: ()."""
@@ -45,7 +42,7 @@ class Run:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        numbered = enumerate(self.trace, start=1)
+        numbered = enumerate(self.actions, start=1)
         for step, count in enumerate(self.steps):
             yield f"  step {step}:"
             yield from (f"  {number:2}. {described(action)}" for number, action in islice(numbered, count))

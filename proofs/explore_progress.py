@@ -21,6 +21,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from vosti.impl.planning import plan_step
 from vosti.impl.pool_state import Pool, empty
@@ -287,5 +288,4 @@ class _Search:
             steps.append(self._reached_by[number])
             number = self.parents[number]
         steps.reverse()
-        trace = tuple(action for actions in steps for action in actions)
-        return Run(self.bounds.name, self.bounds.start, trace, tuple(map(len, steps)))
+        return Run(self.bounds.name, self.bounds.start, tuple(chain(*steps)), tuple(map(len, steps)))

@@ -83,8 +83,8 @@ def write_trace(path: str | Path, run: Run, guard: Guard = step.guard, effect: E
         {"model": "the specification without a model"},
         page_size=run.start.page_size,
         pages=len(run.start.capacity),
-        max_seqs=max(1, len(run.trace)),
-        token_budget=max(1, len(run.trace)),
+        max_seqs=max(1, len(run.actions)),
+        token_budget=max(1, len(run.actions)),
         context={"bounds": run.bounds},
     )
     with TraceWriter(path, told) as writer:
@@ -95,28 +95,28 @@ def write_trace(path: str | Path, run: Run, guard: Guard = step.guard, effect: E
 def events(run: Run, guard: Guard = step.guard, effect: Effect = step.effect) -> Iterator[Event]:
     """The events of a run; the arguments are those of `write_trace`."""
     s = run.start
-    trace = _possible(run.trace, s, effect)
-    steps = _steps(trace, run.steps) if run.steps else _grouped(arranged(trace, s, guard, effect))
-    for number, actions in enumerate(steps):
-        yield from _StepEvents(number, effect).of(s, actions)
-        for action in actions:
+    actions = _possible(run.actions, s, effect)
+    steps = _steps(actions, run.steps) if run.steps else _grouped(arranged(actions, s, guard, effect))
+    for number, one_step in enumerate(steps):
+        yield from _StepEvents(number, effect).of(s, one_step)
+        for action in one_step:
             s = effect(s, action)
 
 
-def arranged(trace: Sequence[Action], start: State, guard: Guard, effect: Effect) -> tuple[Action, ...]:
+def arranged(actions: Sequence[Action], start: State, guard: Guard, effect: Effect) -> tuple[Action, ...]:
     """The same actions, nearer to the order of phases, with the same last action and the same state at the end."""
-    actions = list(trace)
+    order = list(actions)
     changed = True
     while changed:
         changed = False
         s = start
-        for i in range(len(actions) - 2):
-            first, second = actions[i], actions[i + 1]
+        for i in range(len(order) - 2):
+            first, second = order[i], order[i + 1]
             if _rank(second) < _rank(first) and _commute(s, first, second, guard, effect):
-                actions[i : i + 2] = [second, first]
+                order[i : i + 2] = [second, first]
                 changed = True
-            s = effect(s, actions[i])
-    return tuple(actions)
+            s = effect(s, order[i])
+    return tuple(order)
 
 
 def _commute(s: State, first: Action, second: Action, guard: Guard, effect: Effect) -> bool:
@@ -131,27 +131,27 @@ def _rank(action: Action) -> int:
     return ORDER.index(RULES[type(action)].phase)
 
 
-def _possible(trace: Sequence[Action], start: State, effect: Effect) -> tuple[Action, ...]:
+def _possible(actions: Sequence[Action], start: State, effect: Effect) -> tuple[Action, ...]:
     """The actions up to the first that raises: no other than the last one of a counterexample does."""
     s = start
-    for number, action in enumerate(trace):
+    for number, action in enumerate(actions):
         try:
             s = effect(s, action)
         except Exception:
-            return tuple(trace[:number])
-    return tuple(trace)
+            return tuple(actions[:number])
+    return tuple(actions)
 
 
-def _steps(trace: Sequence[Action], counts: Sequence[int]) -> Iterator[list[Action]]:
+def _steps(actions: Sequence[Action], counts: Sequence[int]) -> Iterator[list[Action]]:
     """The steps of an engine, by how many actions each has."""
-    actions = iter(trace)
-    return (list(islice(actions, count)) for count in counts)
+    left = iter(actions)
+    return (list(islice(left, count)) for count in counts)
 
 
-def _grouped(trace: Sequence[Action]) -> Iterator[list[Action]]:
+def _grouped(actions: Sequence[Action]) -> Iterator[list[Action]]:
     """Steps: each goes on for as long as the phase does not go back."""
     group: list[Action] = []
-    for action in trace:
+    for action in actions:
         if group and _rank(action) < _rank(group[-1]):
             yield group
             group = []

@@ -192,7 +192,7 @@ def test_counterexample_is_a_run_that_goes_wrong_at_its_end(fault: Fault) -> Non
     found = counterexample(fault)
     assert found is not None
     s = found.run.start
-    for action in found.run.trace:
+    for action in found.run.actions:
         assert [] == list(broken(s))
         assert fault.guard(s, action)
         s = fault.effect(s, action)
@@ -209,7 +209,7 @@ def test_counterexample_is_a_shortest_one(name: str) -> None:
     searched = levels(LITTLE, images(LITTLE), raw, fault.guard)
     depth = next(depth for depth, level in enumerate(searched) if any(True for s in level for _ in broken(s)))
 
-    assert depth == len(found.run.trace)
+    assert depth == len(found.run.actions)
 
 
 def test_counterexample_reads_as_a_run() -> None:
@@ -239,13 +239,13 @@ def test_two_views_that_differ_are_two_runs() -> None:
     found = counterexample(BY_NAME["emit any token"])
     assert found is not None
     assert found.other is not None
-    first, second = found.run.trace[0], found.other.trace[0]
+    first, second = found.run.actions[0], found.other.actions[0]
     assert isinstance(first, Admit)
     assert isinstance(second, Admit)
 
     assert (first.prompt, first.sampler) == (second.prompt, second.sampler)
-    assert found.run.trace[-1].record.logits == found.other.trace[-1].record.logits  # type: ignore[union-attr]
-    assert found.run.trace[-1].record.token != found.other.trace[-1].record.token  # type: ignore[union-attr]
+    assert found.run.actions[-1].record.logits == found.other.actions[-1].record.logits  # type: ignore[union-attr]
+    assert found.run.actions[-1].record.token != found.other.actions[-1].record.token  # type: ignore[union-attr]
     assert "where these lead to something else" in str(found)
 
 

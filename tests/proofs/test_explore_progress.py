@@ -156,7 +156,7 @@ def test_planner_fault_is_found(fault: PlannerFault) -> None:
 
     assert (fault.theorem, fault.broken) == (found.theorem, found.broken)
     assert not exploration.exhausted
-    assert len(found.run.trace) == sum(found.run.steps)
+    assert len(found.run.actions) == sum(found.run.steps)
 
 
 def test_a_run_without_progress_reads_as_steps() -> None:

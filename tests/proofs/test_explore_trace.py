@@ -113,7 +113,7 @@ def test_arranged_actions_are_the_same_run() -> None:
         found = counterexample(fault)
         if found is None or found.theorem != INVARIANT:
             continue
-        start, trace = found.run.start, found.run.trace
+        start, trace = found.run.start, found.run.actions
         actions = arranged(trace, start, fault.guard, fault.effect)
 
         assert Counter(trace) == Counter(actions)
@@ -133,7 +133,7 @@ def test_drafts_are_proposed_before_the_forward() -> None:
     fault = BY_NAME["emit a token that is not the draft's first"]
     found = counterexample(fault)
     assert found is not None
-    start, trace = found.run.start, found.run.trace
+    start, trace = found.run.start, found.run.actions
     steps = [event for event in events(found.run, fault.guard) if isinstance(event, PlanEvent)]
 
     assert len(steps) == 1 + regressions(arranged(trace, start, fault.guard, fault.effect))
