@@ -20,7 +20,7 @@ check: .venv/installed-engine
 	$(BIN)/vosti check
 
 test: .venv/installed-dev
-	$(BIN)/pytest --numprocesses auto --dist loadfile --at-least $(TESTS_AT_LEAST)
+	$(BIN)/pytest --numprocesses auto --dist loadfile -m "not slow" --at-least $(TESTS_AT_LEAST)
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check
