@@ -50,7 +50,7 @@ from vosti.proofs.pool_refinement import Function, PoolBook, conditions
 from vosti.proofs.pool_relation import RELATION, advance_each_owed, attach_prefix_owed, compute_owed
 from vosti.refinement.smt.obligation import Obligation
 from vosti.refinement.smt.terms import Term, integer
-from vosti.refinement.smt.values import Empty, integer_value
+from vosti.refinement.smt.values import Empty, Value, integer_value
 from vosti.spec import actions
 from vosti.spec.state import PageId, RequestId, State, Token
 
@@ -231,33 +231,41 @@ def obligations(replaced: Replaced | None = None) -> list[Obligation]:
     return book.obligations
 
 
+def total(book: PoolBook, guard_of: Function, effect_of: Function, *args: Value) -> None:
+    """The guard never raises; where it holds, neither does the effect."""
+    sound, guard = book.sound(book.pool), book.run(guard_of, book.pool, *args)
+    book.defined(guard_of.__name__, sound, guard.needs)
+    book.defined(effect_of.__name__, [*sound, guard.term], book.run(effect_of, book.pool, *args).needs)
+
+
 def advances(book: PoolBook) -> None:
     """advance."""
     pool, s = book.pool, book.s
     r, n, length = book.symbol("r", RequestId), book.symbol("n", int), book.symbol("length", int)
     sound = book.sound(pool)
-    book.holds("advance, from 0", sound, advance_counts, pool, r, n, length)
-    book.holds("advance, nothing", sound, advance_nothing, pool, r, length)
-    book.holds("advance, guard", sound, advance_may, pool, r, n, length)
-    book.holds("advance, effect", sound, advance_does, pool, r, n, length)
+    total(book, advance_guard, advance, r, n, length)
+    book.holds("advance: from 0", sound, advance_counts, pool, r, n, length)
+    book.holds("advance: nothing", sound, advance_nothing, pool, r, length)
+    book.holds("advance: guard", sound, advance_may, pool, r, n, length)
+    book.holds("advance: effect", sound, advance_does, pool, r, n, length)
     agreeing = [book.term(f, pool, s) for f in RELATION]
     none = integer_value(integer(0))
     allowed = book.term(advance_guard, pool, r, none, length)
     nothing = book.run(advance, pool, r, none, length).value
-    book.proves_agreement("advance, base", [*agreeing, allowed], nothing, s)
-    book.proves_invariants("advance, base", [allowed], pool, nothing)
+    book.proves_agreement("advance: base,", [*agreeing, allowed], nothing, s)
+    book.proves_invariants("advance: base,", [allowed], pool, nothing)
     # The state t of the claim is called s here: any state.
     more = book.run(one_more, n).value
     before, after = book.run(advance, pool, r, n, length).value, book.run(advance, pool, r, more, length).value
     have = [book.term(counted, n), book.term(advance_guard, pool, r, more, length)]
     claim = [*book.related(before, s), book.term(compute_owed, s, r, length)]
-    book.prove("advance, step: allowed", [*claim, *have], conditions(book.term(actions.compute_guard, s, r)))
+    book.prove("advance: step, allowed", [*claim, *have], conditions(book.term(actions.compute_guard, s, r)))
     then = book.run(actions.compute, s, r).value
-    book.proves_agreement("advance, step", [*claim, *have], after, then)
-    book.proves_invariants("advance, step", [*have, *book.focus(r)], before, after)
+    book.proves_agreement("advance: step,", [*claim, *have], after, then)
+    book.proves_invariants("advance: step,", [*have, *book.focus(r)], before, after)
     may = [*book.invariant(s), book.term(actions.compute_guard, s, r)]
     lengths = book.symbol("lengths", Mapping[RequestId, int])
-    book.holds("advance, step: still owed", may, compute_still_owed, s, lengths, r, length)
+    book.holds("advance: step, still owed", may, compute_still_owed, s, lengths, r, length)
 
 
 def advances_each(book: PoolBook) -> None:
@@ -266,23 +274,24 @@ def advances_each(book: PoolBook) -> None:
     r, n = book.symbol("r", RequestId), book.symbol("n", int)
     counts, lengths = (book.symbol(name, Mapping[RequestId, int]) for name in ("counts", "lengths"))
     sound = book.sound(pool)
-    book.holds("advance_each, nothing", sound, each_nothing, pool, lengths)
-    book.holds("advance_each, guard", sound, each_may, pool, counts, lengths, r, n)
-    book.holds("advance_each, effect", sound, each_does, pool, counts, lengths, r, n)
+    total(book, advance_each_guard, advance_each, counts, lengths)
+    book.holds("advance_each: nothing", sound, each_nothing, pool, lengths)
+    book.holds("advance_each: guard", sound, each_may, pool, counts, lengths, r, n)
+    book.holds("advance_each: effect", sound, each_does, pool, counts, lengths, r, n)
     agreeing = [book.term(f, pool, s) for f in RELATION]
     nobody = book.run(advance_each, pool, Empty(), lengths).value
-    book.proves_agreement("advance_each, base", agreeing, nobody, s)
-    book.proves_invariants("advance_each, base", [], pool, nobody)
+    book.proves_agreement("advance_each: base,", agreeing, nobody, s)
+    book.proves_invariants("advance_each: base,", [], pool, nobody)
     # s is the state t of the claim; for what follows of agreement, it is the state after r's computes.
     batch = book.run(with_one_more, counts, r, n).value
     before, after = (book.run(advance_each, pool, c, lengths).value for c in (counts, batch))
     have = [book.term(is_new, counts, lengths, r), book.term(advance_each_guard, pool, batch, lengths)]
-    book.holds("advance_each, step: owed", [*book.related(before, s), *have], each_owed, s, lengths, r)
+    book.holds("advance_each: step, owed", [*book.related(before, s), *have], each_owed, s, lengths, r)
     own = book.run(length_of, lengths, r).value
     single = book.run(advance, before, r, n, own).value
     then = [book.term(f, single, s) for f in RELATION]
-    book.proves_agreement("advance_each, step", [*then, *have], after, s)
-    book.proves_invariants("advance_each, step", have, single, after)
+    book.proves_agreement("advance_each: step,", [*then, *have], after, s)
+    book.proves_invariants("advance_each: step,", have, single, after)
 
 
 def attaches(book: PoolBook) -> None:
@@ -291,27 +300,28 @@ def attaches(book: PoolBook) -> None:
     r, past = book.symbol("r", RequestId), book.symbol("past", tuple[Token, ...])
     page_ids = book.symbol("page_ids", tuple[PageId, ...])
     sound = book.sound(pool)
-    book.holds("attach_prefix, nothing", sound, prefix_nothing, pool, r, past)
-    book.holds("attach_prefix, guard", sound, prefix_may, pool, r, page_ids, past)
-    book.holds("attach_prefix, effect", sound, prefix_does, pool, r, page_ids, past)
+    total(book, attach_prefix_guard, attach_prefix, r, page_ids, past)
+    book.holds("attach_prefix: nothing", sound, prefix_nothing, pool, r, past)
+    book.holds("attach_prefix: guard", sound, prefix_may, pool, r, page_ids, past)
+    book.holds("attach_prefix: effect", sound, prefix_does, pool, r, page_ids, past)
     agreeing = [book.term(f, pool, s) for f in RELATION]
     allowed = book.term(attach_prefix_guard, pool, r, Empty(), past)
     nothing = book.run(attach_prefix, pool, r, Empty(), past).value
-    book.proves_agreement("attach_prefix, base", [*agreeing, allowed], nothing, s)
-    book.proves_invariants("attach_prefix, base", [allowed], pool, nothing)
+    book.proves_agreement("attach_prefix: base,", [*agreeing, allowed], nothing, s)
+    book.proves_invariants("attach_prefix: base,", [allowed], pool, nothing)
     # The state t of the claim is called s here: any state.
     shorter, page_id = book.run(before_last, page_ids).value, book.run(last, page_ids).value
     before, after = (book.run(attach_prefix, pool, r, ids, past).value for ids in (shorter, page_ids))
     have = [book.term(is_chain, page_ids), book.term(attach_prefix_guard, pool, r, page_ids, past)]
     claim = [*book.related(before, s), book.term(attach_prefix_owed, s, r, past)]
     book.prove(
-        "attach_prefix, step: allowed", [*claim, *have], conditions(book.term(actions.attach_guard, s, r, page_id))
+        "attach_prefix: step, allowed", [*claim, *have], conditions(book.term(actions.attach_guard, s, r, page_id))
     )
     then = book.run(actions.attach, s, r, page_id).value
-    book.proves_agreement("attach_prefix, step", [*claim, *have], after, then)
-    book.holds("attach_prefix, step: continues", [*sound, *have], continues, pool, r, page_ids, past)
+    book.proves_agreement("attach_prefix: step,", [*claim, *have], after, then)
+    book.holds("attach_prefix: step, continues", [*sound, *have], continues, pool, r, page_ids, past)
     hints: Mapping[Function, Term] = {registered_first: book.term(continues, pool, r, page_ids, past)}
-    book.proves_invariants("attach_prefix, step", [*have, *book.focus(r)], before, after, hints)
+    book.proves_invariants("attach_prefix: step,", [*have, *book.focus(r)], before, after, hints)
     may = [*book.related(before, s), book.term(attach_prefix_owed, s, r, past)]
     may.append(book.term(actions.attach_guard, s, r, page_id))
-    book.holds("attach_prefix, step: still owed", may, prefix_still_owed, s, r, page_id, past)
+    book.holds("attach_prefix: step, still owed", may, prefix_still_owed, s, r, page_id, past)

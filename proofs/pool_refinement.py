@@ -113,7 +113,7 @@ class PoolBook(Book):
     def proves_agreement(self, part: str, assumptions: list[Term], pool: Value, s: Value) -> None:
         """Each part of agreement."""
         for f in relation.RELATION:
-            self.prove(f"{part}: {f.__name__}", assumptions, self.term(f, pool, s))
+            self.prove(f"{part} {f.__name__}", assumptions, self.term(f, pool, s))
 
     def proves_invariants(
         self, part: str, have: list[Term], before: Value, after: Value, hints: Mapping[Function, Term] = NO_HINTS
@@ -121,7 +121,7 @@ class PoolBook(Book):
         """Each invariant of the pool after, from those of the pool before, and a hint where there is one."""
         for f in INVARIANTS:
             hint = [hints[f]] if f in hints else []
-            self.prove(f"{part}: {f.__name__}", [*self.sound(before, f), *have, *hint], self.term(f, after))
+            self.prove(f"{part} {f.__name__}", [*self.sound(before, f), *have, *hint], self.term(f, after))
 
     def arguments(self, *functions: Function) -> dict[str, Value]:
         """A value of which nothing is known for each parameter of the functions after the first, by its name."""
@@ -186,7 +186,7 @@ def beginning(book: PoolBook) -> None:
     pool, s = book.run(empty, capacity, size, keys), book.run(initial, capacity, size)
     have = [book.term(positive, size, keys)]
     book.defined("empty", have, pool.needs)
-    book.proves_agreement("empty", have, pool.value, s.value)
+    book.proves_agreement("empty:", have, pool.value, s.value)
     for invariant in INVARIANTS:
         book.prove(f"empty: {invariant.__name__}", have, book.term(invariant, pool.value))
 
@@ -213,14 +213,14 @@ def simulates(book: PoolBook, simulation: Simulation) -> None:
             book.holds(lemma_of.__name__, counted, lemma_of, book.pool, arguments["page_id"])
         book.defined(f"{simulation.transition}_guard", sound, guard.needs)
         book.defined(simulation.transition, [*sound, guard.term], after.needs)
-        book.proves_invariants(simulation.transition, [*lemma, guard.term, *focus], book.pool, after.value)
+        book.proves_invariants(f"{simulation.transition}:", [*lemma, guard.term, *focus], book.pool, after.value)
     have = [*book.related(book.pool, book.s), *lemma]
     for owed in (book.of(f, book.s, arguments) for f in owed_of):
         book.defined(f"{name}, owed", book.invariant(book.s), owed.needs)
         have.append(owed.term)
     have.append(guard.term)
     book.prove(f"{name}: allowed", have, conditions(book.of(allowed_of, book.s, arguments).term))
-    book.proves_agreement(name, have, after.value, book.of(action_of, book.s, arguments).value)
+    book.proves_agreement(f"{name}:", have, after.value, book.of(action_of, book.s, arguments).value)
 
 
 def conditions(guard: Term) -> Term:
@@ -235,4 +235,4 @@ def changes_nothing(book: PoolBook, action: str) -> None:
     guard_of, effect_of = getattr(actions, action + "_guard"), getattr(actions, action)
     arguments = book.arguments(guard_of)
     have = [*book.related(book.pool, book.s), book.of(guard_of, book.s, arguments).term]
-    book.proves_agreement(action, have, book.pool, book.of(effect_of, book.s, arguments).value)
+    book.proves_agreement(f"{action}:", have, book.pool, book.of(effect_of, book.s, arguments).value)

@@ -142,17 +142,17 @@ FAULTS = {
         engine.remove, "pool.requests.delete(r)", "pool.requests", "remove (cancel): requests_agree"
     ),
     "a chunk one short": Fault(
-        engine.advance, "further(pool.requests[r], n)", "further(pool.requests[r], n - 1)", "advance, nothing"
+        engine.advance, "further(pool.requests[r], n)", "further(pool.requests[r], n - 1)", "advance: nothing"
     ),
-    "a chunk of less than nothing": Fault(engine.advance_guard, "n >= 0 and", "", "advance, from 0"),
+    "a chunk of less than nothing": Fault(engine.advance_guard, "n >= 0 and", "", "advance: from 0"),
     "a batch one of whom may not advance": Fault(
-        engine.advance_each_guard, "advance_guard(pool, r, n, lengths[r])", "n >= 0", "advance_each, guard"
+        engine.advance_each_guard, "advance_guard(pool, r, n, lengths[r])", "n >= 0", "advance_each: guard"
     ),
     "a chain hung from one page": Fault(
-        engine.extends, "page_ids[i - 1] if i > 0 else before", "before", "attach_prefix, guard"
+        engine.extends, "page_ids[i - 1] if i > 0 else before", "before", "attach_prefix: guard"
     ),
     "a chain's pages stay idle": Fault(
-        engine.attach_prefix, "without(pool.idle, page_ids)", "pool.idle", "attach_prefix, effect"
+        engine.attach_prefix, "without(pool.idle, page_ids)", "pool.idle", "attach_prefix: effect"
     ),
     "a candidate not looked at": Fault(
         engine.match_next,
@@ -185,7 +185,7 @@ COMPOSITES = {"advance": advances, "advance_each": advances_each, "attach_prefix
 
 def obligations(fault: Fault) -> list[Obligation]:
     """Those of the theorem, or of the transition, that the fault is to break."""
-    subject = fault.breaks.partition(":")[0].partition(",")[0].partition(" (")[0]
+    subject = fault.breaks.partition(":")[0].partition(" (")[0]
     book = PoolBook("fault", fault.replaced)
     for simulation in SIMULATIONS:
         if simulation.transition == subject:

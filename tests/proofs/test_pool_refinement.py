@@ -49,10 +49,10 @@ def test_everything_is_stated(by_z3: Report) -> None:
     expected |= {f"{s.name}: {part.__name__}" for s in SIMULATIONS for part in RELATION}
     expected |= {f"{s.name}: allowed" for s in SIMULATIONS}
     expected |= {f"{action}: {part.__name__}" for action in ELSEWHERE for part in RELATION}
-    expected |= {f"{composite}, {part}" for composite in COMPOSITES for part in ("nothing", "guard", "effect")}
+    expected |= {f"{composite}: {part}" for composite in COMPOSITES for part in ("nothing", "guard", "effect")}
     kept = [*RELATION, *INVARIANTS]
-    expected |= {f"{c}, {part}: {f.__name__}" for c in COMPOSITES for part in ("base", "step") for f in kept}
-    expected |= {"advance, step: allowed", "attach_prefix, step: allowed", "advance_each, step: owed"}
+    expected |= {f"{c}: {part}, {f.__name__}" for c in COMPOSITES for part in ("base", "step") for f in kept}
+    expected |= {"advance: step, allowed", "attach_prefix: step, allowed", "advance_each: step, owed"}
     expected |= {f"{transition} is defined" for transition in simple - {"admit", "compute", "preempt", "remove"}}
     assert set() == expected - names
 
