@@ -9,7 +9,7 @@ operation has a module with its Triton functions, a launcher, and a contract tha
 4. `vosti.kernels.rms_norm`: RMSNorm, with and without a residual stream, plain and with the unit offset.
 5. `vosti.kernels.rotary_store`: norm of heads, rotary embedding, and the store of keys and values.
 6. `vosti.kernels.kv_store`: the store alone.
-7. `vosti.kernels.attention`: prefill, chunks and drafts.
+7. `vosti.kernels.attention`: prefill, chunks and drafts; over `attention_tiles`, as is the next.
 8. `vosti.kernels.attention_split`: few rows over many keys, split by split, and the merge.
 9. `vosti.kernels.finite`: the soft cap on logits, and flags for numbers that are not finite.
 

@@ -14,20 +14,8 @@ import torch
 import triton
 import triton.language as tl
 
-from vosti.kernels.attention import (
-    MEMORY_PREMISES,
-    MOST_BLOCKS,
-    ONES,
-    ROW_INPUTS,
-    ROW_PROGRAM,
-    SHARED_PREMISES,
-    Sequences,
-    attend_range,
-    finished,
-    merge,
-    shared_parameters,
-    visible_tiles,
-)
+from vosti.kernels.attention import MEMORY_PREMISES, ROW_INPUTS, SHARED_PREMISES, Sequences, shared_parameters
+from vosti.kernels.attention_tiles import MOST_BLOCKS, ONES, ROW_PROGRAM, attend_range, finished, merge, visible_tiles
 from vosti.kernels.contract import Access, Buffer, Constant, Contract, Integer, Output, Real
 from vosti.kernels.finite import not_finite
 from vosti.kernels.launch import Kernel, distinct

@@ -8,8 +8,9 @@ from typing import Any
 
 from triton.backends.compiler import GPUTarget
 
-from vosti.kernels.attention import ATTENTION, ROW_PROGRAM
+from vosti.kernels.attention import ATTENTION
 from vosti.kernels.attention_split import ATTENTION_MERGE, ATTENTION_SPLIT
+from vosti.kernels.attention_tiles import ROW_PROGRAM
 from vosti.kernels.embedding import EMBEDDING
 from vosti.kernels.finite import LOGITS
 from vosti.kernels.gate_up import GATE_UP, GATE_UP_STREAM

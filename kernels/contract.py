@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
+from functools import cache, cached_property
 from types import CodeType
 
 from vosti.kernels.errors import PremiseError
@@ -101,7 +101,7 @@ class Output:
     """The row program's result that is stored there, rounded to the buffer's element type."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Contract:
     """See the module's docstring."""
 
@@ -121,20 +121,36 @@ class Contract:
     conclusion: str
     """The claim in words."""
 
-    @property
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Names of all parameters."""
+        return frozenset(parameter.name for parameter in self.parameters)
+
+    @cached_property
     def constants(self) -> tuple[str, ...]:
         """Names of the compile-time parameters, in order."""
         return tuple(parameter.name for parameter in self.parameters if isinstance(parameter, Constant))
 
-    def check(self, values: Mapping[str, object]) -> None:
-        """Raise `PremiseError` for the first premise that is false of these values.
+    @cached_property
+    def _premises_by_kind(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The premises that constants alone decide, and the others."""
+        decided = set(self.constants) | set(_FUNCTIONS)
+        kinds = [set(_compiled(premise).co_names) <= decided for premise in self.premises]
+        constant = tuple(premise for premise, alone in zip(self.premises, kinds, strict=True) if alone)
+        return constant, tuple(premise for premise in self.premises if premise not in constant)
 
-        A premise that mentions a name without a value is not looked at.
-        """
-        for premise in self.premises:
-            code = _compiled(premise)
-            if all(name in values or name in _FUNCTIONS for name in code.co_names) and not _evaluate(premise, values):
-                known = {name: values[name] for name in code.co_names if name in values}
+    def check_constants(self, values: Mapping[str, object]) -> None:
+        """Raise `PremiseError` for the first premise on constants alone that is false of these values."""
+        self._check(self._premises_by_kind[0], values)
+
+    def check_launch(self, values: Mapping[str, object]) -> None:
+        """Raise `PremiseError` for the first of the other premises that is false of these values."""
+        self._check(self._premises_by_kind[1], values)
+
+    def _check(self, premises: tuple[str, ...], values: Mapping[str, object]) -> None:
+        for premise in premises:
+            if not _evaluate(premise, values):
+                known = {name: values[name] for name in _compiled(premise).co_names if name in values}
                 raise PremiseError(f"{self.kernel} needs {premise}, which is false of {known}.")
 
     def programs(self, values: Mapping[str, object]) -> tuple[int, int, int]:
@@ -154,6 +170,7 @@ def cdiv(x: int, y: int) -> int:
 
 
 _FUNCTIONS = {"cdiv": cdiv, "min": min, "max": max}
+_GLOBALS = {"__builtins__": {}, **_FUNCTIONS}
 
 
 @cache
@@ -163,4 +180,4 @@ def _compiled(expression: str) -> CodeType:
 
 def _evaluate(expression: str, values: Mapping[str, object]) -> object:
     # The expressions are this folder's own text, never a user's.
-    return eval(_compiled(expression), {"__builtins__": {}}, {**_FUNCTIONS, **values})
+    return eval(_compiled(expression), _GLOBALS, values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import Any
 
 import torch
@@ -28,7 +29,7 @@ _TORCH = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Kernel:
     """A Triton function and its contract."""
 
@@ -53,17 +54,25 @@ class Kernel:
 
     def _check(self, values: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
         contract = self.contract
-        if set(values) != {parameter.name for parameter in contract.parameters}:
-            raise PremiseError(
-                f"{contract.kernel} takes {[p.name for p in contract.parameters]}, not {sorted(values)}."
-            )
-        for parameter in contract.parameters:
-            value = values[parameter.name]
-            if isinstance(parameter, Buffer):
-                _check_buffer(contract.kernel, parameter, value)
-            elif isinstance(parameter, Integer) and not 0 <= value < 2**31:
-                raise PremiseError(f"{contract.kernel}: {parameter.name} is {value}, not between 0 and 2^31 - 1.")
-        contract.check({**values, **sizes})
+        if values.keys() != contract.names:
+            raise PremiseError(f"{contract.kernel} takes {sorted(contract.names)}, not {sorted(values)}.")
+        for name, elements in self._buffers:
+            _check_buffer(contract.kernel, name, elements, values[name])
+        for name in self._integers:
+            if not 0 <= values[name] < 2**31:
+                raise PremiseError(f"{contract.kernel}: {name} is {values[name]}, not between 0 and 2^31 - 1.")
+        _check_constants(contract, tuple(values[name] for name in contract.constants))
+        contract.check_launch({**values, **sizes})
+
+    @cached_property
+    def _integers(self) -> tuple[str, ...]:
+        return tuple(parameter.name for parameter in self.contract.parameters if isinstance(parameter, Integer))
+
+    @cached_property
+    def _buffers(self) -> tuple[tuple[str, frozenset[torch.dtype]], ...]:
+        """Each buffer with the element types that it may have."""
+        buffers = [parameter for parameter in self.contract.parameters if isinstance(parameter, Buffer)]
+        return tuple((buffer.name, _elements(buffer)) for buffer in buffers)
 
     # ------------------------------------------------------------ without a GPU
 
@@ -120,17 +129,26 @@ class Kernel:
         return str(stages["ttir"](module, {}))
 
 
-def _check_buffer(kernel: str, buffer: Buffer, tensor: torch.Tensor) -> None:
-    allowed = {_TORCH[name] for name in (buffer.element, buffer.or_element) if name is not None}
+@cache
+def _check_constants(contract: Contract, constants: tuple[int, ...]) -> None:
+    """Decide the premises on constants once for each choice of them."""
+    contract.check_constants(dict(zip(contract.constants, constants, strict=True)))
+
+
+def _elements(buffer: Buffer) -> frozenset[torch.dtype]:
     if knobs.runtime.interpret and buffer.element == "bf16":
         # The interpreter has no bfloat16 arithmetic: under it, float32 stands in.
-        allowed = {torch.float32}
-    if tensor.dtype not in allowed:
-        raise PremiseError(f"{kernel}: {buffer.name} has element type {tensor.dtype}, not one of {allowed}.")
+        return frozenset({torch.float32})
+    return frozenset(_TORCH[name] for name in (buffer.element, buffer.or_element) if name is not None)
+
+
+def _check_buffer(kernel: str, name: str, elements: frozenset[torch.dtype], tensor: torch.Tensor) -> None:
+    if tensor.dtype not in elements:
+        raise PremiseError(f"{kernel}: {name} has element type {tensor.dtype}, not {sorted(map(str, elements))}.")
     if not tensor.is_contiguous():
-        raise PremiseError(f"{kernel}: {buffer.name} is not contiguous.")
+        raise PremiseError(f"{kernel}: {name} is not contiguous.")
     if tensor.data_ptr() % ALIGNMENT:
-        raise PremiseError(f"{kernel}: {buffer.name} does not start at a multiple of {ALIGNMENT} bytes.")
+        raise PremiseError(f"{kernel}: {name} does not start at a multiple of {ALIGNMENT} bytes.")
 
 
 def distinct(kernel: str, written: torch.Tensor, *read: torch.Tensor) -> None:

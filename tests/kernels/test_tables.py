@@ -82,7 +82,7 @@ def premises_broken(table: Table) -> list[str]:
     for entry in table.entries.values():
         for instance in instances(entry):
             try:
-                instance.kernel.contract.check({**instance.constants, **dict(instance.tile.blocks)})
+                instance.kernel.contract.check_constants({**instance.constants, **dict(instance.tile.blocks)})
             except PremiseError as error:
                 found.append(str(error))
     return found
