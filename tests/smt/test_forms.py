@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import compiler_faults
+import state_checks
 import subset_forms
 import term_checks
 from compiler_faults import FAULTS, Fault, seeded
+from term_checks import Comparison
 from vosti.refinement.smt import terms
 from vosti.refinement.smt.compiler import Compiler
 from vosti.refinement.smt.values import type_of
@@ -50,21 +52,34 @@ def test_a_fault_that_is_nowhere_is_no_fault() -> None:
 
 
 @pytest.fixture(scope="module")
-def spec_cases() -> term_checks.SpecCases:
+def spec_cases() -> Comparison:
     """The specification's functions, compiled once."""
-    return term_checks.SpecCases(Compiler, type_of)
+    return state_checks.spec_comparison(Compiler, type_of)
+
+
+@pytest.fixture(scope="module")
+def pool_cases() -> Comparison:
+    """The page pool's functions, compiled once."""
+    return state_checks.pool_comparison(Compiler, type_of)
 
 
 @settings(max_examples=60)
 @given(seed=st.integers(0, 2**32))
-def test_the_specification_means_what_it_means_in_python(spec_cases: term_checks.SpecCases, seed: int) -> None:
+def test_the_specification_means_what_it_means_in_python(spec_cases: Comparison, seed: int) -> None:
     """Guards, effects, conjuncts, and conjuncts after effects, on states that are sound and on corrupted ones."""
-    assert [] == term_checks.state_disagreements(spec_cases, random.Random(seed), goals=12)
+    assert [] == state_checks.spec_disagreements(spec_cases, random.Random(seed), goals=12)
 
 
-def test_the_comparison_sees_both_sides(spec_cases: term_checks.SpecCases) -> None:
-    """Among the states compared there are sound ones and corrupted ones, values and exceptions."""
-    sound = [term_checks.well_formed(term_checks.some_state(random.Random(seed))) for seed in range(60)]
+@settings(max_examples=40)
+@given(seed=st.integers(0, 2**32))
+def test_the_page_pool_means_what_it_means_in_python(pool_cases: Comparison, seed: int) -> None:
+    """Guards, transitions, invariants, and invariants after transitions, on pools that are sound and corrupted."""
+    assert [] == state_checks.pool_disagreements(pool_cases, random.Random(seed), goals=12)
+
+
+def test_the_comparison_sees_both_sides() -> None:
+    """Among the states and pools compared there are sound ones and corrupted ones."""
+    sound = [state_checks.well_formed(state_checks.some_state(random.Random(seed))) for seed in range(60)]
 
     assert 15 <= sum(sound) <= 45
 

@@ -11,28 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 from immutables import Map
 
 import subset_forms
-from spec_walk import SAMPLERS, proposal, walk
 from term_values import Environment, Reader, fields, interpret, theory
-from vosti.spec import actions, invariants, reference, state, step
-from vosti.spec.invariants import CONJUNCTS, invariant
-from vosti.spec.reference import (
-    NON_FINITE,
-    canonical_kv,
-    finite_kv,
-    finite_logits,
-    forward,
-    next_sampler,
-    sampled_token,
-    unspecified_kv,
-    unspecified_logits,
-)
-from vosti.spec.state import PageId, RequestId, State, initial, sequence
-from vosti.spec.step import RULES
 
 RAISES = (KeyError, IndexError, ZeroDivisionError, AttributeError, TypeError)
 
@@ -119,6 +104,9 @@ class Case:
 
 
 def _plain(value: Any) -> Any:
+    """The value with mappings as dictionaries, whatever their class."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return type(value), [_plain(getattr(value, f.name)) for f in dataclasses.fields(value)]
     return {k: _plain(v) for k, v in value.items()} if isinstance(value, Map | dict) else value
 
 
@@ -214,58 +202,101 @@ def form_disagreement(
     return next(filter(None, map(case.disagreement, form_samples(f, count))), None)
 
 
-# ---------------------------------------------------------------- the specification's own functions
+# ---------------------------------------------------------------- functions of a state
 
 
-Compared = tuple[type | None, Callable[..., Any], Case]
-"""A function, as Python and compiled, and of which action it is."""
+Guarded = tuple[Callable[..., Any], Callable[..., Any]]
+"""A guard and an effect, of the same arguments."""
 
 
-class SpecCases:
-    """Guards, effects, conjuncts of Inv, and conjuncts after effects: compiled once, compared on many states."""
+class Comparison:
+    """Functions of a state, compiled once and compared on many states.
 
-    def __init__(self, compiler_class: Any, type_of: Callable[[object], Any]):
+    `predicates` are of the state alone. Of `transitions`, guard and effect are compared, and predicates after the
+    effect; of `functions`, the value. The names are those of proposed arguments.
+    """
+
+    def __init__(
+        self,
+        compiler_class: Any,
+        type_of: Callable[[object], Any],
+        subject: type,
+        opaque: Iterable[Callable[..., Any]],
+        predicates: Iterable[Callable[..., Any]],
+        transitions: Mapping[str, Guarded],
+        functions: Mapping[str, Callable[..., Any]],
+    ):
+        self.subject, self.opaque = subject, tuple(opaque)
         self.universe: dict[str, Iterable[Any]] = {}
         self.compiler, self.reader = compiler_class(), Reader(self.universe)
-        s = self.compiler.symbolic(type_of(State), "s")
-        self.cases: list[Compared] = []
-        self.goals: list[Compared] = []
-        for conjunct in CONJUNCTS:
-            compiled = self.compiler.run(conjunct.whole, s)
-            self.add(self.cases, None, conjunct.name, conjunct.whole, compiled)
-        for kind, rule in RULES.items():
-            values = [self.compiler.symbolic(type_of(ty), name) for name, ty in list(hints(rule.guard).items())[1:]]
-            for f in (rule.guard, rule.effect):
-                self.add(self.cases, kind, f.__name__, f, self.compiler.run(f, s, *values))
-            after = self.compiler.run(rule.effect, s, *values)
-            for conjunct in CONJUNCTS:
-                compiled = self.compiler.run(conjunct.whole, after.value)
+        self.cases: list[tuple[str, Callable[..., Any], Mapping[str, object], Case]] = []
+        self.goals = list(self.cases)
+        state = self.compiler.symbolic(type_of(subject), "s")
+        for predicate in predicates:
+            self.cases.append((predicate.__name__, predicate, {}, self.case(predicate, state)))
+        for name, (guard, effect) in transitions.items():
+            functions = {**functions, f"{name} guard": guard, f"{name} effect": effect}
+            types = arguments_of(guard)
+            values = [self.compiler.symbolic(type_of(ty), argument) for argument, ty in types.items()]
+            after = self.compiler.run(effect, state, *values)
+            for predicate in predicates:
+                compiled = self.compiler.run(predicate, after.value)
                 both = dataclasses.replace(compiled, needs=(*after.needs, *compiled.needs))
-                name = f"{conjunct.name} after {rule.effect.__name__}"
-                self.add(self.goals, kind, name, composed(conjunct.whole, rule.effect), both)
+                case = Case(f"{predicate.__name__} after {name}", both, self.compiler, self.reader)
+                self.goals.append((name, composed(predicate, effect), types, case))
+        for name, f in functions.items():
+            types = arguments_of(f)
+            values = [self.compiler.symbolic(type_of(ty), argument) for argument, ty in types.items()]
+            self.cases.append((name.split()[0], f, types, self.case(f, state, *values)))
 
-    def add(self, to: list[Compared], kind: type | None, name: str, python: Callable[..., Any], compiled: Any) -> None:
+    def case(self, f: Callable[..., Any], *values: Any) -> Case:
         """One function to be compared."""
-        to.append((kind, python, Case(name, compiled, self.compiler, self.reader)))
+        return Case(f.__name__, self.compiler.run(f, *values), self.compiler, self.reader)
 
-    def disagreements(self, s: State, rng: random.Random, goals: int) -> Iterator[str]:
-        """What Python and the translation say differently of a state, for some arguments of every action."""
-        draw = Samples(rng, atoms_of(s))
-        proposed = {type(a): a for a in (proposal(s, rng) for _ in range(30))} if well_formed(s) else {}
-        known = universe_of(s)
-        base = environment({"s": (State, s)}, OPAQUE, known)
-        for kind, python, case in [*self.cases, *rng.sample(self.goals, goals)]:
-            types = {} if kind is None else dict(list(hints(RULES[kind].guard).items())[1:])
-            if kind in proposed and rng.random() < 0.7:
-                values = dict(zip(types, step.arguments(proposed[kind]), strict=True))
+    def disagreements(
+        self,
+        state: Any,
+        proposed: Mapping[str, tuple[Any, ...]],
+        draw: Samples,
+        universe: Mapping[str, Iterable[Any]],
+        goals: int,
+    ) -> list[str]:
+        """What Python and the translation say differently of a state, for the proposed arguments or for others."""
+        found = []
+        base = environment({"s": (self.subject, state)}, self.opaque, universe)
+        for name, python, types, case in [*self.cases, *draw.rng.sample(self.goals, goals)]:
+            if name in proposed and draw.rng.random() < 0.7:
+                values = dict(zip(types, proposed[name], strict=True))
             else:
-                values = {name: draw.value(ty) for name, ty in types.items()}
-            named = {value for name, value in values.items() if types[name] is RequestId}
-            self.universe.update(known, RequestId=(*known["RequestId"], *named.difference(known["RequestId"])))
-            env = {**base, **environment({name: (ty, values[name]) for name, ty in types.items()}, (), ())}
-            difference = case.disagreement(sample(python, {"s": s, **values}, env))
+                values = {argument: draw.value(ty) for argument, ty in types.items()}
+            self.universe.update(universe)
+            for argument, ty in types.items():
+                for sort, atom in atoms_in(ty, values[argument]):
+                    if sort in universe and atom not in self.universe[sort]:
+                        self.universe[sort] = (*self.universe[sort], atom)
+            env = {**base, **environment({a: (ty, values[a]) for a, ty in types.items()}, (), ())}
+            difference = case.disagreement(sample(python, {"s": state, **values}, env))
             if difference:
-                yield difference
+                found.append(difference)
+        return found
+
+
+def atoms_in(annotation: Any, value: Any) -> Iterator[tuple[str, Any]]:
+    """Identifiers and other atoms of which an argument is made, each with its sort."""
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    if isinstance(annotation, typing.NewType):
+        yield annotation.__name__, value
+    elif isinstance(origin, type) and issubclass(origin, Mapping):
+        for key in value:
+            yield from atoms_in(args[0], key)
+    elif origin in (tuple, frozenset) and args[1:] in ((), (Ellipsis,)):
+        for element in value:
+            yield from atoms_in(args[0], element)
+
+
+def arguments_of(f: Callable[..., Any]) -> dict[str, object]:
+    """The types of the parameters after the state."""
+    return dict(list(hints(f).items())[1:])
 
 
 def composed(outer: Callable[..., Any], inner: Callable[..., Any]) -> Callable[..., Any]:
@@ -273,86 +304,9 @@ def composed(outer: Callable[..., Any], inner: Callable[..., Any]) -> Callable[.
     return lambda *args: outer(strict(inner(*args)))
 
 
-OPAQUE = (
-    canonical_kv,
-    forward,
-    finite_kv,
-    finite_logits,
-    sampled_token,
-    next_sampler,
-    unspecified_kv,
-    unspecified_logits,
-)
-
-
-def well_formed(s: State) -> bool:
-    """Whether a walk can go on from a state."""
-    return bool(s.capacity) and invariant(s)
-
-
-def atoms_of(s: State) -> dict[str, tuple[Any, ...]]:
-    """Identifiers and values to draw arguments from: the state's own, and others."""
-    prefixes = [(), (0,), (0, 0), (0, 1), (0, 0, 0), (0, 0, NON_FINITE)]
-    return {
-        "RequestId": (*s.requests, *s.requests, "nobody"),
-        "PageId": (*sorted(s.pages), *range(6)),
-        "Token": (0, 0, 1, 2, NON_FINITE),
-        "Domain": ("a", "b"),
-        "Sampler": SAMPLERS,
-        "Value": tuple(canonical_kv(typing.cast(Any, p)) for p in prefixes),
-        "Logits": tuple(forward(typing.cast(Any, p)) for p in prefixes),
-    }
-
-
-def universe_of(s: State) -> dict[str, Iterable[Any]]:
-    """What quantifiers range over in a state."""
-    holders = {r for page in s.pages.values() for r in page.holders}
-    longest = max([len(sequence(r)) for r in s.requests.values()] + [len(r.table) for r in s.requests.values()] + [4])
-    atoms = {name: tuple(dict.fromkeys(values)) for name, values in atoms_of(s).items()}
-    return {
-        **atoms,
-        "RequestId": tuple({*s.requests, *s.seen, *holders, "nobody"}),
-        "PageId": tuple({*range(6), *s.pages, *s.capacity}),
-        "Int": range(-2, longest + 3),
-    }
-
-
-def corrupted(s: State, rng: random.Random) -> State:
-    """The state with one field of one record replaced by something of its type."""
-    draw = Samples(rng, atoms_of(s))
-    choice = rng.random()
-    if s.requests and choice < 0.45:
-        r = rng.choice(sorted(s.requests))
-        request = with_one_field(s.requests[r], draw, rng)
-        return dataclasses.replace(s, requests={**s.requests, r: request})
-    if s.pages and choice < 0.9:
-        p = rng.choice(sorted(s.pages))
-        if rng.random() < 0.2:
-            return dataclasses.replace(s, pages={k: v for k, v in s.pages.items() if k != p})
-        page = with_one_field(s.pages[p], draw, rng)
-        return dataclasses.replace(s, pages={**s.pages, p: page})
-    return dataclasses.replace(s, page_size=rng.randrange(0, 4))
-
-
-def with_one_field(record: Any, draw: Samples, rng: random.Random) -> Any:
-    """A record with one field replaced."""
-    name, ty = rng.choice(list(fields(type(record)).items()))
-    return dataclasses.replace(record, **{name: draw.value(ty)})
-
-
-def some_state(rng: random.Random) -> State:
-    """A state from a walk, sound two times in five, else corrupted once or more."""
-    visits = list(walk(rng, rng.randrange(1, 120)))
-    s = visits[-1].after if visits else initial(frozenset({PageId(0), PageId(1)}), 2)
-    for _ in range(max(0, rng.randrange(-1, 4))):
-        s = corrupted(s, rng)
-    return s
-
-
 @contextmanager
-def eager_quantifiers() -> Iterator[None]:
-    """While this lasts, the specification's `all` and `any` look at every element, as definedness asks."""
-    modules = (actions, invariants, reference, state, step)
+def eager_quantifiers(modules: Iterable[ModuleType]) -> Iterator[None]:
+    """While this lasts, `all` and `any` in these modules look at every element, as definedness asks."""
     for module in modules:
         vars(module)["all"] = lambda xs: builtins.all(list(xs))
         vars(module)["any"] = lambda xs: builtins.any(list(xs))
@@ -363,8 +317,7 @@ def eager_quantifiers() -> Iterator[None]:
             del vars(module)["all"], vars(module)["any"]
 
 
-def state_disagreements(cases: SpecCases, rng: random.Random, goals: int) -> list[str]:
-    """The specification's functions, compared with Python on a random state."""
-    s = some_state(rng)
-    with eager_quantifiers():
-        return list(cases.disagreements(s, rng, goals))
+def with_one_field(record: Any, draw: Samples) -> Any:
+    """A record with one field replaced by something of its type."""
+    name, ty = draw.rng.choice(list(fields(type(record)).items()))
+    return dataclasses.replace(record, **{name: draw.value(ty)})
