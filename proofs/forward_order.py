@@ -12,6 +12,8 @@ request's positions in their order leads to the same state, and so does evaluati
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from vosti.proofs.book import Book, Replaced, state
 from vosti.proofs.canonical_output import computes_canonical
 from vosti.proofs.two_states import request_is_unchanged
@@ -35,10 +37,35 @@ def reads_the_same(s: State, a: RequestId, b: RequestId, p: int) -> bool:
     return not 0 <= p < s.requests[b].cached or cached_value(compute(s, a), b, p) == cached_value(s, b, p)
 
 
+def page_is_in_both(t: State, u: State, page_id: PageId) -> bool:
+    """A page is in both states, or in neither."""
+    return (page_id in t.pages) == (page_id in u.pages)
+
+
+def tokens_agree(t: State, u: State, page_id: PageId) -> bool:
+    """A page has the same tokens in both."""
+    return (
+        page_id not in t.pages
+        or page_id not in u.pages
+        or (t.pages[page_id].prefix == u.pages[page_id].prefix and t.pages[page_id].tokens == u.pages[page_id].tokens)
+    )
+
+
+def values_agree(t: State, u: State, page_id: PageId, slot: int) -> bool:
+    """A page has as many values in both, and the same one in every slot."""
+    if page_id not in t.pages or page_id not in u.pages:
+        return True
+    first = t.pages[page_id].kv
+    second = u.pages[page_id].kv
+    return len(first) == len(second) and (not 0 <= slot < len(first) or first[slot] == second[slot])
+
+
 def pages_agree(t: State, u: State, page_id: PageId) -> bool:
-    """A page is in both states or in neither, with the same content and holders."""
-    return (page_id in t.pages) == (page_id in u.pages) and (
-        page_id not in t.pages or t.pages[page_id] == u.pages[page_id]
+    """A page is the same in both, its values aside."""
+    return (
+        page_id not in t.pages
+        or page_id not in u.pages
+        or replace(t.pages[page_id], kv=()) == replace(u.pages[page_id], kv=())
     )
 
 
@@ -50,8 +77,8 @@ def nothing_else_changes(s: State, t: State) -> bool:
 def obligations(replaced: Replaced | None = None) -> list[Obligation]:
     """Two computes that stand side by side.
 
-    That Inv holds in between is `vosti.proofs.inductive`; so, by `guard_stays` and `vosti.proofs.definedness`, the
-    second compute is defined.
+    Inv holds in between, by `vosti.proofs.inductive`. So the second compute is defined there, by `guard_stays` and
+    `vosti.proofs.definedness`, and writes a canonical value, by `vosti.proofs.canonical_output`.
     """
     book = Book("forward_order", replaced)
     s, a, b = state(book), book.symbol("a", RequestId), book.symbol("b", RequestId)
@@ -61,8 +88,12 @@ def obligations(replaced: Replaced | None = None) -> list[Obligation]:
     t, u = book.run(compute, s, a).value, book.run(compute, s, b).value
     ab, ba = book.run(compute, t, b).value, book.run(compute, u, a).value
     canonical = [book.term(computes_canonical, *where) for where in ((s, a), (s, b), (t, b), (u, a))]
-    have += [*book.invariant(t), *book.invariant(u), *canonical]
+    have += canonical
     book.holds("requests_agree", have, request_is_unchanged, ab, ba, book.symbol("r", RequestId))
-    book.holds("pages_agree", have, pages_agree, ab, ba, book.symbol("page", PageId))
+    page = book.symbol("page", PageId)
+    book.holds("page_is_in_both", have, page_is_in_both, ab, ba, page)
+    book.holds("tokens_agree", have, tokens_agree, ab, ba, page)
+    book.holds("values_agree", have, values_agree, ab, ba, page, book.symbol("slot", int))
+    book.holds("pages_agree", have, pages_agree, ab, ba, page)
     book.holds("nothing_else_changes", have, nothing_else_changes, s, t)
     return book.obligations
