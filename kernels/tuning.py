@@ -190,8 +190,8 @@ def _wanted(arguments: argparse.Namespace) -> list[tuple[str, Dimensions]]:
     return [(name, tuple((name, int(value)) for name, _, value in pairs))]
 
 
-def main() -> None:
-    """The command."""
+def main(words: Sequence[str] | None = None) -> None:
+    """The command; `words` are its arguments instead of the process's own."""
     parser = argparse.ArgumentParser(description="Make entries of a table of tiles.")
     parser.add_argument("--architecture", required=True, choices=sorted(TARGETS))
     parser.add_argument("--untimed", action="store_true", help="write the tiles to start from; needs no GPU")
@@ -201,7 +201,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="*", help="time only tiles that serve up to these numbers of rows")
     parser.add_argument("--table", type=Path, help="the table to change, instead of the one that is shipped")
     parser.add_argument("operation", nargs="*", help="OPERATION name=size ...")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     try:
         wanted = _wanted(arguments)
         path = arguments.table or FOLDER / f"{arguments.architecture}.json"

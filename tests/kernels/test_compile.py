@@ -57,7 +57,12 @@ def problems(found: Usage) -> list[str]:
     return result
 
 
-@pytest.mark.parametrize("name", sorted(HOT))
+SLOW = ("attention, 256, window", "attention_split, 512", "gate and up")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in sorted(HOT)]
+)
 def test_hot_kernels_spill_nothing_where_it_counts(name: str, record_property: Any) -> None:
     """No innermost loop stores a spilled register; shared memory fits; products use the expected instructions.
 
@@ -73,6 +78,7 @@ def test_hot_kernels_spill_nothing_where_it_counts(name: str, record_property: A
         assert found.registers <= 255
 
 
+@pytest.mark.slow
 def test_a_spill_is_found() -> None:
     """A tile that is too large for its threads spills in its loop."""
     (instance, _), *_ = ends("attention_split, 512")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -124,17 +122,16 @@ def test_sizes_that_do_not_divide_are_refused() -> None:
 def test_the_tuning_tool_writes_an_entry_without_a_gpu(tmp_path: Path) -> None:
     """`--untimed` writes the tiles to start from; descriptors are left to architectures that were run with them."""
     pytest.importorskip("triton", reason="the kernels need Triton, which is not installed")
+    from vosti.kernels.tuning import main
+
     path = tmp_path / "table.json"
-    command = [sys.executable, "-m", "vosti.kernels.tuning", "--untimed", "--table", str(path)]
+    command = ["--untimed", "--table", str(path), "--architecture"]
     for architecture, last in (("sm_90", "linear_stream"), ("sm_80", "linear")):
         path.unlink(missing_ok=True)
-        arguments = ["--architecture", architecture, "linear", "n=1024", "k=48"]
-        subprocess.run([*command, *arguments], check=True)
+        main([*command, architecture, "linear", "n=1024", "k=48"])
         entry = decode(json.loads(path.read_text())).entry("linear", n=1024, k=48)
 
         assert last == entry.choices[-1].kernel
-    refused = subprocess.run(
-        [*command, "--architecture", "sm_90", "linear", "n=x"], capture_output=True, text=True, check=False
-    )
-    assert 1 == refused.returncode
-    assert "name=size" in refused.stderr
+    for words, reason in ((["linear", "n=x"], "name=size"), (["--model", "GPT-1"], "no model GPT-1"), ([], "Name an")):
+        with pytest.raises(SystemExit, match=reason):
+            main([*command, "sm_90", *words])
