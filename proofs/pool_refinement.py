@@ -51,11 +51,6 @@ class Simulation:
     owed: Function | None
     """What the caller owes, if anything."""
 
-    @property
-    def name(self) -> str:
-        """The action's name, after the transition's where it is another."""
-        return self.transition if self.transition == self.action else f"{self.transition} ({self.action})"
-
 
 SIMULATIONS = (
     Simulation("admit", "admit", actions.admit_guard),
@@ -86,7 +81,6 @@ LEMMAS: Mapping[str, Function] = {"allocate": relation.free_is_unheld, "evict": 
 
 ELSEWHERE = ("propose", "emit", "observe")
 """The actions that are none of the pool's business."""
-
 
 NO_HINTS: Mapping[Function, Term] = {}
 
@@ -195,7 +189,7 @@ def simulates(book: PoolBook, simulation: Simulation) -> None:
     """One transition: nothing raises and the invariants stay, whoever calls it; then, if its caller keeps his word,
     the action may happen, and agreement stays.
     """
-    name = simulation.name
+    name = simulation.action
     guard_of, effect_of = getattr(engine, simulation.transition + "_guard"), getattr(engine, simulation.transition)
     allowed_of, action_of = getattr(actions, simulation.action + "_guard"), getattr(actions, simulation.action)
     owed_of = [simulation.owed] if simulation.owed else []
@@ -224,7 +218,9 @@ def simulates(book: PoolBook, simulation: Simulation) -> None:
 
 
 def conditions(guard: Term) -> Term:
-    """A guard that begins with `if not c: return False`, as the conjunction that it is."""
+    """A guard as a conjunction, also where it begins with `if not c: return False`."""
+    if guard.op == "and":
+        return conj(*map(conditions, guard.args))
     if guard.op == "ite" and guard.args[1] is FALSE:
         return conj(neg(guard.args[0]), conditions(guard.args[2]))
     return guard

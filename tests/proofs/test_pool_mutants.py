@@ -139,7 +139,7 @@ FAULTS = {
         engine.preempt, "table=(), cached=0", "table=()", "preempt: tables_cover_cached"
     ),
     "a removed request stays": Fault(
-        engine.remove, "pool.requests.delete(r)", "pool.requests", "remove (cancel): requests_agree"
+        engine.remove, "pool.requests.delete(r)", "pool.requests", "cancel: requests_agree"
     ),
     "a chunk one short": Fault(
         engine.advance, "further(pool.requests[r], n)", "further(pool.requests[r], n - 1)", "advance: nothing"
@@ -188,7 +188,7 @@ def obligations(fault: Fault) -> list[Obligation]:
     subject = fault.breaks.partition(":")[0].partition(" (")[0]
     book = PoolBook("fault", fault.replaced)
     for simulation in SIMULATIONS:
-        if simulation.transition == subject:
+        if subject in (simulation.transition, simulation.action):
             simulates(book, simulation)
     if subject in COMPOSITES:
         COMPOSITES[subject](book)

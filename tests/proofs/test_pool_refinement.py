@@ -46,8 +46,8 @@ def test_everything_is_stated(by_z3: Report) -> None:
     assert set(TRANSITIONS) == simple | set(COMPOSITES)
     assert {effect.effect.__name__ for effect in RULES.values()} == {s.action for s in SIMULATIONS} | set(ELSEWHERE)
     expected = {f"{transition}: {invariant.__name__}" for transition in simple for invariant in INVARIANTS}
-    expected |= {f"{s.name}: {part.__name__}" for s in SIMULATIONS for part in RELATION}
-    expected |= {f"{s.name}: allowed" for s in SIMULATIONS}
+    expected |= {f"{s.action}: {part.__name__}" for s in SIMULATIONS for part in RELATION}
+    expected |= {f"{s.action}: allowed" for s in SIMULATIONS}
     expected |= {f"{action}: {part.__name__}" for action in ELSEWHERE for part in RELATION}
     expected |= {f"{composite}: {part}" for composite in COMPOSITES for part in ("nothing", "guard", "effect")}
     kept = [*RELATION, *INVARIANTS]

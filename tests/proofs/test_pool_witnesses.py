@@ -26,7 +26,7 @@ from vosti.spec.invariants import invariant
 from vosti.spec.reference import NON_FINITE
 from vosti.spec.state import Domain, PageId, RequestId, State, Token, initial
 
-SIMULATION = {simulation.name: simulation for simulation in SIMULATIONS}
+SIMULATION = {simulation.action: simulation for simulation in SIMULATIONS}
 
 
 def applied(f: Callable[..., Any], subject: object, values: Mapping[str, object]) -> Any:
@@ -102,7 +102,7 @@ class Shadowed(Lockstep):
         if name == "preempt":
             values["in_favour_of"] = self.earlier(values["r"])
         if name == "remove":
-            name = "remove (finish)" if self.s.requests[values["r"]].output else "remove (cancel)"
+            name = "finish" if self.s.requests[values["r"]].output else "cancel"
         self.seen[name] += 1
         return together(pool, self.s, SIMULATION[name], values)
 
@@ -160,7 +160,7 @@ def seen() -> Counter[str]:
 
 
 @pytest.mark.parametrize(
-    "name", [*(s.name for s in SIMULATIONS if s.action != "fail"), "advance", "advance_each", "attach_prefix"]
+    "name", [*(s.action for s in SIMULATIONS if s.action != "fail"), "advance", "advance_each", "attach_prefix"]
 )
 def test_every_transition_happens(name: str, seen: Counter[str]) -> None:
     """Some reachable pool and state satisfy all that is assumed of the transition (and all that is concluded)."""
@@ -193,7 +193,7 @@ def one_position(token: Token) -> tuple[Pool, State]:
 
 def test_a_failure_happens() -> None:
     """remove, where its request fails."""
-    pool, _ = together(*one_position(NON_FINITE), SIMULATION["remove (fail)"], {"r": RequestId("r")})
+    pool, _ = together(*one_position(NON_FINITE), SIMULATION["fail"], {"r": RequestId("r")})
     assert pool.free
 
 
