@@ -13,8 +13,8 @@ from vosti.kernels.shapes import Dimensions
 from vosti.kernels.tables import Choice, Entry
 from vosti.kernels.tile import Tile
 
-SHARED_MEMORY = 227 * 1024
-"""Bytes that one program may use on sm_90 and sm_100."""
+SHARED_MEMORY = {"sm_80": 163 * 1024, "sm_90": 227 * 1024, "sm_100": 227 * 1024}
+"""Bytes that one program may use, by architecture."""
 
 MULTIPROCESSORS = 132
 """Of the H100 and H200: programs of the kernels that keep each program busy with tile after tile."""
@@ -38,7 +38,12 @@ def _block_k(k: int, largest: int) -> int:
     return block
 
 
-def _small(rows: int, n: int, k: int, weights: int) -> Tile:
+def _stages(wanted: int, stage: int, memory: int) -> int:
+    """As many stages of the given bytes as are wanted and fit, but at least two."""
+    return max(2, min(wanted, memory * 7 // 8 // stage))
+
+
+def _small(rows: int, n: int, k: int, weights: int, memory: int) -> Tile:
     """For few rows: most of the weights' bytes that can be in flight, in one wave of programs where n is small.
 
     The form of the tiles that were fastest for Llama-3.1-8B's shapes at 4 rows.
@@ -51,14 +56,18 @@ def _small(rows: int, n: int, k: int, weights: int) -> Tile:
             block_n *= 2
         if block_n == 64:
             stages = 6 if n <= 64 * MULTIPROCESSORS else 4
-            return make_tile(4, stages, BLOCK_M=rows, BLOCK_N=64, BLOCK_K=_block_k(k, 128))
-        return make_tile(4, 4, BLOCK_M=rows, BLOCK_N=block_n, BLOCK_K=_block_k(k, 512 if rows <= 16 else 256))
+            block_k = _block_k(k, 128)
+            stages = _stages(stages, 2 * block_k * (rows + 64), memory)
+            return make_tile(4, stages, BLOCK_M=rows, BLOCK_N=64, BLOCK_K=block_k)
+        block_k = _block_k(k, 512 if rows <= 16 else 256)
+        stages = _stages(4, 2 * block_k * (rows + block_n), memory)
+        return make_tile(4, stages, BLOCK_M=rows, BLOCK_N=block_n, BLOCK_K=block_k)
     block_n = 128
     while block_n > 32 and n / block_n < 1.5 * MULTIPROCESSORS:
         block_n //= 2
     block_k = _block_k(k, 128 if rows <= 64 else 64)
     stage = 2 * block_k * (rows + weights * block_n)
-    stages = max(2, min(5, SHARED_MEMORY // 2 // stage))
+    stages = max(2, min(5, memory // 2 // stage))
     return make_tile(8 if rows > 64 and block_n > 64 else 4, stages, BLOCK_M=rows, BLOCK_N=block_n, BLOCK_K=block_k)
 
 
@@ -67,7 +76,7 @@ def _matrix_choices(operation: str, dimensions: dict[str, int], architecture: st
     kernel = "linear" if operation == "head" else operation
     weights = 2 if kernel == "gate_up" else 1
     for rows in FEW_ROWS:
-        yield Choice(rows, kernel, _small(rows, n, k, weights))
+        yield Choice(rows, kernel, _small(rows, n, k, weights, SHARED_MEMORY[architecture]))
     # Logits have float32 elements and few rows.
     descriptors = architecture == "sm_90" and operation != "head"
     wide = 256 // weights
@@ -135,7 +144,7 @@ def starting_entry(operation: str, dimensions: Dimensions, architecture: str) ->
     return Entry(operation, tuple(sorted(dimensions)), tuple(choices))
 
 
-def candidates(entry: Entry, choice: Choice) -> Iterator[Tile]:
+def candidates(entry: Entry, choice: Choice, architecture: str) -> Iterator[Tile]:
     """Tiles to try in place of one of an entry's, that one first; all of the same kernel."""
     tile, seen = choice.tile, set()
     sizes = dict(entry.dimensions)
@@ -153,7 +162,7 @@ def candidates(entry: Entry, choice: Choice) -> Iterator[Tile]:
                     if not 2 <= weights * block_m * block_n // (32 * warps) <= 128 or stage < 32 * 16 * warps:
                         continue
                     for stages in (3, 4, 6) if block_m <= 16 else (3, 4):
-                        if stage * stages <= SHARED_MEMORY * 7 // 8:
+                        if stage * stages <= SHARED_MEMORY[architecture] * 7 // 8:
                             options.append(make_tile(warps, stages, BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k))
     elif choice.kernel in ("linear_stream", "gate_up_stream"):
         fixed = dict(tile.blocks)

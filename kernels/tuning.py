@@ -151,7 +151,7 @@ def tuned(entry: Entry, architecture: str, rows: set[int] | None, log: Callable[
         if rows is not None and (choice.up_to_rows or LARGE) not in rows:
             chosen.append(choice)
             continue
-        options = [replace(choice, tile=tile) for tile in candidates(entry, choice)]
+        options = [replace(choice, tile=tile) for tile in candidates(entry, choice, architecture)]
         _compile_all(entry, options, architecture)
         timed_rows = 4 if choice.up_to_rows == FEWEST else choice.up_to_rows or LARGE
         x = torch.randn(timed_rows, sizes["k"], device="cuda").to(torch.bfloat16)

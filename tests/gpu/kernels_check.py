@@ -233,7 +233,7 @@ def _tile_choices(operation: str, **sizes: int) -> list[Choice]:
     starting = entry(operation, **sizes)
     chosen = []
     for choice in starting.choices:
-        options = list(candidates(starting, choice))
+        options = list(candidates(starting, choice, "sm_90"))
         chosen += [Choice(None, choice.kernel, tile) for tile in (options[0], *options[1 :: max(1, len(options) // 4)])]
     return chosen
 
@@ -276,7 +276,7 @@ def warps_section() -> None:
         weight = randn(width)
         starting = entry("rms_norm", width=width, unit_offset=0)
         results = []
-        for tile in candidates(starting, starting.choices[0]):
+        for tile in candidates(starting, starting.choices[0], "sm_90"):
             out, total = poisoned(64, width), poisoned(64, width)
             rms_norm(x, weight, out, 1e-6, tile, residual=(x, total))
             results.append(torch.cat([out, total]))
@@ -288,7 +288,7 @@ def warps_section() -> None:
     angle = torch.rand(40, 128, device=DEVICE) * 6.28
     results = []
     starting = entry("rotary_store", heads=8, kv_heads=4, head_dim=256, norm=1, value_norm=0, shared=0)
-    for tile in candidates(starting, starting.choices[0]):
+    for tile in candidates(starting, starting.choices[0], "sm_90"):
         queries, cache = poisoned(33, 8, 256), (poisoned(33, 4, 256), poisoned(33, 4, 256))
         flags = torch.zeros(33, 4, dtype=torch.int32, device=DEVICE)
         places = torch.arange(33, dtype=torch.int32, device=DEVICE)

@@ -50,7 +50,7 @@ def ends(name: str) -> list[tuple[Instance, str]]:
 def problems(found: Usage) -> list[str]:
     """What a hot kernel must not do: store spilled registers in a loop, or ask for more than there is."""
     result = [f"a loop of {loop.instructions} spills" for loop in found.loops if loop.innermost and loop.spill_stores]
-    if found.shared > SHARED_MEMORY:
+    if found.shared > SHARED_MEMORY["sm_90"]:
         result.append(f"{found.shared} bytes of shared memory")
     if not any(loop.products for loop in found.loops) and found.stack:
         result.append("a kernel without products spills")

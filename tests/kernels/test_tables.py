@@ -106,7 +106,7 @@ def test_candidates_begin_with_the_tile_they_would_replace() -> None:
     """So that the tuning tool times it; no candidate comes twice."""
     for entry in TABLE.entries.values():
         for choice in entry.choices:
-            tiles = list(candidates(entry, choice))
+            tiles = list(candidates(entry, choice, "sm_90"))
             assert choice.tile == tiles[0]
             assert len(set(tiles)) == len(tiles)
 
