@@ -77,6 +77,11 @@ def view(execution: Execution, r: RequestId) -> View:
         viewᵣ(T) = ⟨ Oᵢ(r) : 1 ≤ i ≤ n ∧ r ∈ dom(Oᵢ) ⟩
 
     Steps in which r produced nothing leave no trace in it.
+
+    >>> admitted = {"r": Admission(prompt=(1, 2), sampler="greedy")}
+    >>> outputs = ({"r": (Record("ℓ₀", 5),)}, {}, {"r": (Record("ℓ₁", 7), Record("ℓ₂", 5))})
+    >>> [record.token for record in view(Execution("W", admitted, outputs), "r")]
+    [5, 7, 5]
     """
     return tuple(record for output in execution.outputs if r in output for record in output[r])
 
@@ -114,6 +119,15 @@ def deterministic(executions: Collection[Execution]) -> bool:
 
     A system is deterministic if this holds of all its executions. It is a safety property: nothing here asks that a
     request makes progress, or that its logits are those the model's authors had in mind.
+
+    >>> admission = Admission(prompt=(1, 2), sampler="greedy")
+    >>> busy = Execution("W", {"r": admission}, ({}, {"r": (Record("ℓ₀", 5),)}))
+    >>> alone = Execution("W", {"x": admission}, ({"x": (Record("ℓ₀", 5), Record("ℓ₁", 7))},))
+    >>> deterministic([busy, alone])
+    True
+    >>> astray = Execution("W", {"y": admission}, ({"y": (Record("ℓ₀", 6),)},))
+    >>> deterministic([busy, alone, astray])
+    False
     """
     return all(
         prefix_comparable(view(first, r1), view(second, r2)) and ends_alike(first, r1, second, r2)

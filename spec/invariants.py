@@ -324,6 +324,10 @@ def broken(s: State) -> Iterator[tuple[Conjunct, tuple[Any, ...]]]:
     """The conjuncts that fail in a state, each with an object it fails on; empty if Inv holds.
 
     It stops at the first conjunct that fails: those after it may rely on it, and could raise.
+
+    >>> from vosti.spec.state import initial
+    >>> [conjunct.name for conjunct, _ in broken(initial(frozenset({PageId(0)}), page_size=0))]
+    ['page_size_positive']
     """
     for conjunct in CONJUNCTS:
         failing = [x for x in objects(s, conjunct.kind) if not conjunct.local(s, *x)]

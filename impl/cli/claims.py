@@ -101,6 +101,16 @@ PREMISES = (
         "vosti check, when it loads a model",
     ),
     Premise(
+        "The kernel contract holds of arguments that were not observed, too.",
+        ASSUMED,
+        "the CPU backend runs the row programs of the specification, in tiles whose shapes W fixes",
+    ),
+    Premise(
+        "An engine whose steps are not recorded takes the steps that it would take if they were.",
+        ASSUMED,
+        "the same calls are made, and what they are given is dropped",
+    ),
+    Premise(
         "Python, torch, the processor and the memory do what they are documented to do, the same each time.",
         ASSUMED,
         "everything runs on them",

@@ -58,13 +58,16 @@ def proved(asked: Asked, *, stats: bool) -> Outcome:
     seconds = time.perf_counter() - began
     _show_theorems(report, asked)
     if asked.export is not None:
-        click.echo(f"{len(chosen)} obligations are in {asked.export}, for each solver with its options.")
+        click.echo(
+            f"{_counted(len(chosen), 'obligation')} written to {asked.export}, for each solver with its options."
+        )
     refutations = [] if report.proved else _refutations(report)
     for group, run in refutations:
         click.echo(f"\nRefuted by a run of {group}:\n{run}")
+    lines = sizes() if stats else {}
     if stats:
         click.echo()
-        click.echo("\n".join(_statistics(report, asked, seconds)))
+        click.echo("\n".join(_statistics(report, asked, lines, seconds)))
     click.echo()
     click.echo(_sentence(report, asked))
     document = {
@@ -76,7 +79,7 @@ def proved(asked: Asked, *, stats: bool) -> Outcome:
     }
     if stats:
         columns = ("implementation", "specification", "proof")
-        document["lines"] = {name: dict(zip(columns, counts, strict=True)) for name, counts in sizes().items()}
+        document["lines"] = {name: dict(zip(columns, counts, strict=True)) for name, counts in lines.items()}
     return Outcome(report.proved, document, (ElementTree.fromstring(report.junit()),))
 
 
@@ -154,23 +157,25 @@ def _refutations(report: Report) -> list[tuple[str, str]]:
 
 def _sentence(report: Report, asked: Asked) -> str:
     """What it comes to."""
-    count = len(report.results)
+    counted = _counted(len(report.results), "obligation")
     if not report.proved:
-        return f"Not proved: {len(report.failures)} of {count} obligations."
+        return f"Not proved: {len(report.failures)} of {counted}."
     kept = sum(len(result.cached) for result in report.results)
     of_them = f" {kept} of the proofs were found before and kept; --fresh makes them anew." if kept else ""
-    return f"Proved: {count} obligations, each by {' and by '.join(asked.solvers)}.{of_them}"
+    return f"Proved: {counted}, each by {' and by '.join(asked.solvers)}.{of_them}"
 
 
-def _statistics(report: Report, asked: Asked, seconds: float) -> Iterator[str]:
+def _statistics(
+    report: Report, asked: Asked, lines: Mapping[str, tuple[int, int, int]], seconds: float
+) -> Iterator[str]:
     """Our half of the paper's Table 2."""
     rows = [["lines of code", "implementation", "specification", "proof"]]
-    rows += [[name, *(f"{count:,}" if count else "-" for count in counts)] for name, counts in sizes().items()]
+    rows += [[name, *(f"{count:,}" if count else "-" for count in counts)] for name, counts in lines.items()]
     yield table(rows)
     yield ""
     for solver in asked.solvers:
-        yield f"{solver}: {report.seconds(solver):.1f} s of one processor for {len(report.results)} obligations"
-    yield f"all of it: {seconds:.1f} s with {asked.jobs} processes"
+        yield f"{solver}: {report.seconds(solver):.1f} s of one processor"
+    yield f"all of it: {seconds:.1f} s with {_counted(asked.jobs, 'process', 'processes')}"
     yield hardware()
 
 
@@ -203,7 +208,7 @@ def mutated(asked: Asked, subjects: Sequence[str]) -> Outcome:
             progress=take,
         )
     _show_mutants(report, asked.verbose)
-    click.echo(f"{total} mutants, {time.perf_counter() - began:.1f} s.")
+    click.echo(f"{_counted(total, 'mutant')}, {time.perf_counter() - began:.1f} s.")
     click.echo(
         "Every mutant is not proved, or proved to change nothing."
         if report.complete
@@ -291,6 +296,10 @@ def _wrong(exploration: Exploration | EngineExploration) -> str | None:
     if exploration.counterexample is not None:
         return str(exploration.counterexample)
     return None if exploration.exhausted else "not exhausted"
+
+
+def _counted(number: int, one: str, many: str | None = None) -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

@@ -18,6 +18,8 @@ from vosti.impl.cli.claims import THEOREM, page
 from vosti.impl.cli.requirements import PROMISED
 from vosti.impl.engine import Engine, RequestOutput
 
+PROOF = Path(__file__).parents[2] / "docs" / "proof.md"
+
 SIZES = {"page_size": 4, "pages": 12, "max_seqs": 8, "token_budget": 16}
 """What `SMALL` asks for."""
 
@@ -39,6 +41,7 @@ def test_both_checkpoints_refine(model: str, tmp_path: Path) -> None:
     assert "Every record was observed at least twice.\nRefines: " in ended.out
     assert ended.out.endswith("had one value each.\n")
     assert "\n".join(page(found["audit"]["assumed"])) in ended.out
+    assert [] == [sentence for sentence in found["audit"]["assumed"] if f"- {sentence}" not in PROOF.read_text()]
     assert '<testsuites tests="22" failures="0" errors="0">' in verdicts.read_text()
     assert 11 == len(list(traces.iterdir()))
     assert 0 == vosti("audit", *traces.iterdir()).code

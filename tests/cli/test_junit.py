@@ -1,11 +1,11 @@
 """JUnit files: every verdict is a test case, and the file is whole or not there."""
 
+import os
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-import vosti.impl.cli.files as files
 from command_line import SMALL, rechained, vosti
 from vosti.impl.cli.junit import Case, suite, write_junit
 
@@ -48,7 +48,7 @@ def test_a_file_that_cannot_be_finished_is_not_there(tmp_path: Path, monkeypatch
     def interrupted(mask: int) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(files.os, "umask", interrupted)
+    monkeypatch.setattr(os, "umask", interrupted)
     with pytest.raises(KeyboardInterrupt):
         write_junit(path, [suite("one", [Case("a", "b")])])
 
