@@ -49,8 +49,8 @@ class Verdict:
 class Limits:
     """How much a solver may use for one obligation, in its own unit."""
 
-    z3: int = 6_000_000
-    cvc5: int = 1_000_000
+    z3: int = 2_000_000
+    cvc5: int = 600_000
 
 
 LIMITS = Limits()

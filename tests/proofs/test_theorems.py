@@ -18,7 +18,7 @@ from vosti.proofs.book import Book, state, transitions
 from vosti.proofs.prove import GROUPS, THEOREMS, obligations, prove
 from vosti.refinement.smt import theory
 from vosti.refinement.smt.obligation import Obligation, obligation
-from vosti.refinement.smt.solve import Answer, solve
+from vosti.refinement.smt.solve import LIMITS, Answer, solve
 from vosti.refinement.smt.terms import FALSE, implies, neg
 from vosti.spec import actions
 from vosti.spec.invariants import broken
@@ -34,7 +34,7 @@ def test_a_theorem_is_proved(theorem: str) -> None:
 
     assert [] == [(r.obligation.name, r.verdicts["z3"].detail) for r in report.failures]
     assert report.proved
-    assert max(r.verdicts["z3"].resources for r in report.results) * 3 <= 6_000_000
+    assert max(r.verdicts["z3"].resources for r in report.results) * 3 <= LIMITS.z3
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_the_second_solver_agrees(spec_obligations: list[Obligation]) -> None:
 
     assert len(sample) >= 80
     assert [] == [name for name, verdict in verdicts.items() if verdict.answer is not Answer.PROVED]
-    assert max(verdict.resources for verdict in verdicts.values()) * 3 <= 1_000_000
+    assert max(verdict.resources for verdict in verdicts.values()) * 3 <= LIMITS.cvc5
 
 
 @pytest.mark.slow
