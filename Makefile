@@ -23,6 +23,18 @@ check: .venv/installed-engine
 test: .venv/installed-dev
 	$(BIN)/pytest --numprocesses auto --dist loadfile -m "not slow" --at-least $(TESTS_AT_LEAST)
 
+# Two solvers, every small world, every mutant; docs/ci.md has the time of each.
+check-all: .venv/installed-dev
+	$(BIN)/vosti prove spec refinement --solver both --stats
+	$(BIN)/vosti prove explore
+	$(BIN)/vosti prove --mutants
+	$(BIN)/pytest -m slow --durations 0 $(IN_COMMANDS)
+
+docs: .venv/installed-dev
+	$(BIN)/pytest -q --doctest-modules spec
+	rm -rf site
+	$(BIN)/python docs/site/render.py site
+
 lint: .venv/installed-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
