@@ -28,6 +28,7 @@ from vosti.kernels.embedding import embedding
 from vosti.kernels.finite import flag_logits
 from vosti.kernels.gate_up import GELU_TANH, SILU, gate_up, interleaved
 from vosti.kernels.hostile import KINDS, bits, pair, wide
+from vosti.kernels.kv_store import kv_store
 from vosti.kernels.linear import LINEAR, linear
 from vosti.kernels.rms_norm import rms_norm
 from vosti.kernels.rotary_store import PLAIN, UNIT_OFFSET, rotary_store
@@ -200,6 +201,20 @@ def row_operations(count: int) -> Iterator[tuple[str, Operation]]:
     yield "rotary_store 32/8 x 128, head norm", rotated(32, 8, 128, PLAIN, False, False)
     yield "rotary_store 8/4 x 256, unit offset", rotated(8, 4, 256, UNIT_OFFSET, False, False)
     yield "rotary_store 16/1 x 512, shared", rotated(16, 1, 512, PLAIN, True, True)
+
+    new_keys, new_values = randn(count, 8, 128, seed=1), randn(count, 8, 128, seed=2)
+
+    def stored(rows: Tensor) -> Tensor:
+        cache = poisoned(len(rows) + 1, 8, 128), poisoned(len(rows) + 1, 8, 128)
+        flags = torch.zeros(len(rows), 8, dtype=torch.int32, device=DEVICE)
+        slots = torch.randperm(len(rows), device=DEVICE).to(torch.int32)
+        new = new_keys[rows].contiguous(), new_values[rows].contiguous()
+        kv_store(new, slots, cache, flags, make_tile(4, 1))
+        none_of("flags on finite data", flags != 0)
+        none_of("a slot that no row owns was written", ~torch.isnan(cache[0][-1]))
+        return torch.cat([part[slots.long()].flatten(1) for part in cache], 1)
+
+    yield "kv_store", stored
 
     logits = torch.randn(count, 5000, device=DEVICE) * 40
 
