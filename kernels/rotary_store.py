@@ -21,7 +21,7 @@ import triton.language as tl
 
 from vosti.kernels.contract import Access, Buffer, Constant, Contract, Integer, Output, Real
 from vosti.kernels.finite import not_finite
-from vosti.kernels.launch import Kernel
+from vosti.kernels.launch import Kernel, distinct
 from vosti.kernels.tile import Tile
 from vosti.kernels.trees import tree_sum
 
@@ -217,6 +217,8 @@ def rotary_store(
     """
     (rows, heads, head_dim), kv_heads = queries.shape, cache[0].shape[1]
     kind, weight, epsilon = norm if norm is not None else (NO_NORM, qkv, 0.0)
+    for written in (queries, *cache):
+        distinct("rotary_store", written, qkv)
     arguments = {
         "qkv": qkv,
         "cosines": angles[0],
