@@ -31,6 +31,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass, replace
 
 from vosti.refinement.smt import terms as T
+from vosti.refinement.smt import theory
 from vosti.refinement.smt.comprehensions import Comprehensions, Env, X
 from vosti.refinement.smt.source import Function, Sources
 from vosti.refinement.smt.terms import Term, conj, disj, neg
@@ -55,6 +56,22 @@ from vosti.refinement.smt.values import (
     sort_of,
     truth_value,
 )
+
+BUILTIN = ("all", "any", "frozenset", "len", "max", "min", "tuple")
+KNOWN = {
+    "dataclasses.replace": "replace",
+    "immutables._map.Map": "Map",
+    "vosti.impl.persistent.replace": "replace",
+    "vosti.impl.persistent.without": "without",
+}
+"""Functions whose meaning is known here, by where they are defined."""
+
+
+def known(func: ast.expr, found: object) -> str | None:
+    """Which of the functions known here is meant. Another of the same name is another function."""
+    if found is None:
+        return func.id if isinstance(func, ast.Name) and func.id in BUILTIN else None
+    return KNOWN.get(f"{getattr(found, '__module__', '')}.{getattr(found, '__qualname__', '')}")
 
 
 @dataclass(frozen=True)
@@ -86,6 +103,7 @@ class Compiler(Comprehensions):
         super().__init__()
         self.sources = Sources(replaced)
         self.stack: list[Function] = []
+        self.unknown: dict[str, Function] = {}
 
     # ---------------------------------------------------------------- the interface of proofs
 
@@ -154,6 +172,9 @@ class Compiler(Comprehensions):
         with self.inside(function):
             values = [self.coerce(v, ty) for v, (_, ty) in zip(args, function.parameters, strict=True)]
             if function.opaque:
+                taken = self.unknown.setdefault(function.node.name, function) is not function
+                if taken or function.node.name in theory.PRODUCTS:
+                    raise Refused(f"another unknown function is called {function.node.name}")
                 parts = tuple(part for v in values for part in self.reify(v))
                 return Scalar(function.result, T.apply(function.node.name, parts, sort_of(function.result)))
             env = dict(zip((name for name, _ in function.parameters), values, strict=True))
@@ -294,9 +315,9 @@ class Compiler(Comprehensions):
         if isinstance(func, ast.Name) and func.id in env:
             raise Refused("a function that is passed as a value")
         found = self.sources.resolve(self.stack[-1].module, func)
-        name = func.id if isinstance(func, ast.Name) else ast.unparse(func)
         if found is None and isinstance(func, ast.Attribute):
             return self.method(self.a_map(self.eval(func.value, env)), func.attr, args, env)
+        name = known(func, found)
         if isinstance(found, type) and is_dataclass(found) and not args:
             return self.record(RecordType(found), {}, keywords, env)
         match name, args:
@@ -323,7 +344,7 @@ class Compiler(Comprehensions):
                 return integer_value(T.ite(T.at_most(a, b), *((a, b) if name == "min" else (b, a))))
             case "without", [mapping, keys] if not keywords:
                 return self.without(self.a_map(self.eval(mapping, env)), self.eval(keys, env))
-            case _ if callable(found) and not isinstance(found, type) and not keywords:
+            case None, _ if callable(found) and not isinstance(found, type) and not keywords:
                 return self.call(self.sources.function(found), [self.eval(a, env) for a in args])
         raise Refused("this call is outside the subset")
 
@@ -350,6 +371,8 @@ class Compiler(Comprehensions):
                 self.need(m.has(k))
                 return Map(m.type, lambda x: conj(neg(T.equal(x, k)), m.has(x)), m.get)
             case "get", [key]:
+                if isinstance(m.type.value, OptionType):
+                    raise Refused("get, where None may also be a value")
                 k = self.key_term(key, m.type.key)
                 return Option(OptionType(m.type.value), neg(m.has(k)), m.get(k))
             case "update", [entries]:

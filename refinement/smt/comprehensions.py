@@ -40,6 +40,13 @@ class Domain:
     bind: Callable[[Term], tuple[Value, ...]]
 
 
+def bound(env: Env, names: list[str], values: tuple[Value, ...]) -> Env:
+    """The names, with these values."""
+    if len(names) != len(values):
+        raise Refused(f"a `for` that binds {len(names)} names to {len(values)} values")
+    return {**env, **dict(zip(names, values, strict=True))}
+
+
 class Comprehensions(Operations, ABC):
     """Comprehensions, given a way to evaluate the expressions in them."""
 
@@ -107,7 +114,7 @@ class Comprehensions(Operations, ABC):
             raise Refused("the elements or keys are those of what the comprehension ranges over")
 
         def at(k: Term) -> Env:
-            return {**env, **dict(zip(names, domain.bind(k), strict=True))}
+            return bound(env, names, domain.bind(k))
 
         return domain, self.deferred(lambda k: conj(domain.has(k), self.connected(True, g.ifs, at(k)))), at
 
@@ -189,12 +196,12 @@ class Comprehensions(Operations, ABC):
                 indexed, of_value = False, Nothing()
         if isinstance(of_value, Tuple) or (isinstance(of_value, Scalar) and isinstance(of_value.type, TupleType)):
             i = self.fresh(names[0] if indexed else "i", IntType())
-            bound = (integer_value(i), self.item(of_value, i)) if indexed else (self.item(of_value, i),)
+            values = (integer_value(i), self.item(of_value, i)) if indexed else (self.item(of_value, i),)
             domain = tuple(T.conjuncts([T.within(i, self.length(of_value))]))
-            return (i,), domain, {**env, **dict(zip(names, bound, strict=True))}
+            return (i,), domain, bound(env, names, values)
         collection = self.domain(g.iter, env)
         k = self.fresh(names[0], collection.key)
-        return (k,), (collection.has(k),), {**env, **dict(zip(names, collection.bind(k), strict=True))}
+        return (k,), (collection.has(k),), bound(env, names, collection.bind(k))
 
     def counters(self, variables: tuple[Term, ...], value: Term) -> tuple[T.Pattern, ...]:
         """Patterns for a statement about counts: it is used where a counter is read, not wherever a key occurs.

@@ -207,6 +207,8 @@ class Operations(Symbols):
     def comparison(self, op: ast.cmpop, a: Value, b: Value) -> Term:
         """One link of a chain of comparisons."""
         match op:
+            case ast.Is() | ast.IsNot() if not isinstance(a, Nothing) and not isinstance(b, Nothing):
+                raise Refused("`is` compares with None, and with nothing else")
             case ast.Eq() | ast.Is():
                 return self.equal(a, b)
             case ast.NotEq() | ast.IsNot():

@@ -15,8 +15,9 @@ from subset_forms import Box, Name, Point
 from vosti.refinement.errors import RefinementError
 from vosti.refinement.smt.compiler import Compiler
 from vosti.refinement.smt.values import Refused, type_of
-from vosti.spec.reference import reference_run
-from vosti.spec.state import PageId, Token
+from vosti.spec import reference
+from vosti.spec.reference import opaque, reference_run
+from vosti.spec.state import Logits, PageId, Sampler, Token
 
 
 def loop(p: Point, b: Box) -> bool:
@@ -147,6 +148,22 @@ def nested_function(p: Point, b: Box) -> bool:
     return inside()
 
 
+def same_object(p: Point, b: Box) -> bool:
+    return p.path is p.path
+
+
+def two_names_for_one(p: Point, b: Box) -> bool:
+    return all(k == p.name for k, count in b.names)
+
+
+def without(mapping: object, keys: object) -> object:
+    return mapping
+
+
+def another_function_of_a_known_name(p: Point, b: Box) -> bool:
+    return without(b.counts, p.path) == b.counts
+
+
 REFUSED: tuple[Callable[..., Any], ...] = (
     loop,
     no_return,
@@ -177,6 +194,8 @@ REFUSED: tuple[Callable[..., Any], ...] = (
     negated_number,
     pair_index,
     nested_function,
+    same_object,
+    two_names_for_one,
 )
 
 
@@ -285,3 +304,24 @@ def test_a_text_can_be_replaced() -> None:
 def test_a_refusal_is_an_expected_error() -> None:
     """Whoever handles this part's errors handles refusals."""
     assert issubclass(Refused, RefinementError)
+
+
+def test_a_known_name_is_known_by_what_it_stands_for() -> None:
+    """A function that happens to be called like one that is known here is read as it stands, or refused."""
+    with pytest.raises(Refused, match="object'> is no type of the subset"):
+        compiled(another_function_of_a_known_name)
+
+
+@opaque
+def sampled_token(n: int) -> Token:
+    return Token(n)
+
+
+def two_unknowns(p: Point, text: tuple[Token, ...], s: Sampler, logits: Logits) -> bool:
+    return sampled_token(p.x) == reference.sampled_token(logits, s, text, p.x)
+
+
+def test_two_unknown_functions_of_one_name_are_told_apart() -> None:
+    """Nothing that is assumed of the one is assumed of the other."""
+    with pytest.raises(Refused, match="another unknown function is called sampled_token"):
+        compiled(two_unknowns)

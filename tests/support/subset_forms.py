@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-import builtins
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NewType
 
@@ -17,16 +16,6 @@ from vosti.spec.state import Token
 
 Name = NewType("Name", str)
 Mark = NewType("Mark", int)
-
-
-def all(values: Iterable[object]) -> bool:
-    """Look at every element: the translation asks that each of them is defined."""
-    return builtins.all(list(values))
-
-
-def any(values: Iterable[object]) -> bool:
-    """Look at every element."""
-    return builtins.any(list(values))
 
 
 @dataclass(frozen=True)
@@ -537,6 +526,6 @@ def opaque_of_comprehension(p: Point, n: int) -> Mark:
 FORMS = tuple(
     f
     for name, f in list(globals().items())
-    if getattr(f, "__module__", None) == __name__ and hasattr(f, "__code__") and name not in ("all", "any", "unknown")
+    if getattr(f, "__module__", None) == __name__ and hasattr(f, "__code__") and name != "unknown"
 )
 """All of them."""

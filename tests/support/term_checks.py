@@ -188,7 +188,8 @@ def form_samples(f: Callable[..., Any], count: int) -> tuple[Sample, ...]:
     for _ in range(count):
         arguments = {name: draw.value(ty) for name, ty in types.items()}
         typed = {name: (ty, arguments[name]) for name, ty in types.items()}
-        found.append(sample(f, arguments, environment(typed, [subset_forms.unknown], FORM_UNIVERSE)))
+        with eager_quantifiers((subset_forms,)):
+            found.append(sample(f, arguments, environment(typed, [subset_forms.unknown], FORM_UNIVERSE)))
     return tuple(found)
 
 
