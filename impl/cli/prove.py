@@ -48,7 +48,7 @@ class Asked:
 @click.option("--cache", type=FILE, envvar="VOSTI_CACHE", metavar="DIR", help="Where proofs are kept (VOSTI_CACHE).")
 @click.option("--fresh", is_flag=True, help="Prove everything anew, and keep nothing.")
 @click.option("--stats", is_flag=True, help="Print lines of code and times, measured in this run. Implies --fresh.")
-@click.option("-v", "--verbose", is_flag=True, help="A line for each obligation, exploration step and mutant.")
+@click.option("-v", "--verbose", is_flag=True, help="A line for each obligation and mutant.")
 @json_option
 @junit_option
 def prove_command(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
@@ -19,6 +19,8 @@ from vosti.impl.cli.statistics import hardware, sizes
 if TYPE_CHECKING:
     from vosti.impl.cli.prove import Asked
     from vosti.proofs.explore import Exploration
+    from vosti.proofs.explore_bounds import Bounds
+    from vosti.proofs.explore_engine import EngineBounds
     from vosti.proofs.explore_progress import EngineExploration
     from vosti.proofs.mutant_texts import Mutant
     from vosti.proofs.mutants import Report as MutantReport
@@ -174,7 +176,7 @@ def _statistics(
     yield table(rows)
     yield ""
     for solver in asked.solvers:
-        yield f"{solver}: {report.seconds(solver):.1f} s of one processor"
+        yield f"{solver}: {report.seconds(solver):.1f} s, added up over obligations"
     yield f"all of it: {seconds:.1f} s with {_counted(asked.jobs, 'process', 'processes')}"
     yield hardware()
 
@@ -258,15 +260,15 @@ def explored(asked: Asked) -> Outcome:
 
         report = explore_all(jobs=asked.jobs, done=take)
     seconds = time.perf_counter() - began
-    if asked.verbose:
-        for bounds in (*DEFAULT, *ENGINES):
-            click.echo(f"bounds: {bounds}")
-    click.echo(str(report))
+    for bounds in (*DEFAULT, *ENGINES):
+        click.echo(f"{bounds.name}: {', '.join(_extent(bounds))}")
+    click.echo(f"\n{report}")
     good = report.exhausted and not report.counterexamples
     every: list[Exploration | EngineExploration] = [*report.explorations, *report.engines]
     explorations = [
         {
-            "bounds": one.bounds.name,
+            "name": one.bounds.name,
+            "bounds": ", ".join(_extent(one.bounds)),
             "states": one.states,
             "transitions": one.transitions,
             "depth": one.depth,
@@ -290,6 +292,26 @@ def explored(asked: Asked) -> Outcome:
         Case("explore", "views of all of them (Definition 2.1)", None if report.views is None else str(report.views))
     )
     return Outcome(good, {"explorations": explorations}, (suite("vosti prove explore", cases),))
+
+
+def _extent(bounds: Bounds | EngineBounds) -> Iterator[str]:
+    """How far an exploration goes, field by field; what there is none of is left out."""
+    for field in fields(bounds):
+        value = getattr(bounds, field.name)
+        name = field.name.replace("_", " ")
+        if isinstance(value, int) or name in ("samplers", "domains"):
+            yield f"{name} {value if isinstance(value, int) else len(value)}"
+        elif field.name != "name" and value:
+            yield f"{name} {'; '.join(map(_brief, value))}"
+
+
+def _brief(value: object) -> str:
+    """One of the things that may come: a sequence of tokens, or a job."""
+    if isinstance(value, tuple):
+        return f"⟨{' '.join(map(str, value))}⟩"
+    if is_dataclass(value):
+        return " ".join(f"{field.name} {_brief(getattr(value, field.name))}" for field in fields(value))
+    return str(value)
 
 
 def _wrong(exploration: Exploration | EngineExploration) -> str | None:

@@ -88,9 +88,10 @@ def sizes() -> Mapping[str, tuple[int, int, int]]:
 
 
 def hardware() -> str:
-    """The machine, and the versions that matter to a proof."""
+    """The machine, how busy it is (or times say little), and the versions that matter to a proof."""
     found = [f"{package} {_version(package)}" for package in VERSIONS]
-    return f"{_processor()}, {processors()} processors; Python {platform.python_version()}, {', '.join(found)}"
+    load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
+    return f"{_processor()}, {processors()} processors{load}; Python {platform.python_version()}, {', '.join(found)}"
 
 
 def processors() -> int:

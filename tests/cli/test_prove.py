@@ -169,7 +169,7 @@ def test_small_worlds_are_explored(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert (0, "") == (ended.code, ended.err)
     assert "tiny: " in ended.out
     assert "nothing left out, nothing wrong" in last(ended)
-    assert ["tiny", "tiny engine"] == [one["bounds"] for one in told]
+    assert ["tiny", "tiny engine"] == [one["name"] for one in told]
     assert all(one["exhausted"] and one["states"] > 1 for one in told)
 
 
