@@ -102,12 +102,14 @@ def call_for(s: State, action: Action) -> Call | None:
     r = getattr(action, "request", None)
     request = s.requests.get(r) if r is not None else None
     past = history(request) if request else ()
+    # Beyond the history nothing is owed of a page's tokens: there they are the draft's.
+    more = sequence(request) if request else ()
     match action:
         case Admit():
             return ("admit", (r, action.domain)) if guard(s, action) else None
         case Attach(page=page):
             start = request.cached if request else 0
-            return "attach", (r, page, past[start : start + s.page_size], len(past))
+            return "attach", (r, page, more[start : start + s.page_size], len(past))
         case Allocate(page=page):
             return "allocate", (r, page)
         case Compute():
@@ -121,7 +123,7 @@ def call_for(s: State, action: Action) -> Call | None:
                 and not spec.publishes(s, action.request, block)
             ):
                 return None
-            tokens = past[max(0, block * s.page_size) : max(0, (block + 1) * s.page_size)]
+            tokens = more[max(0, block * s.page_size) : max(0, (block + 1) * s.page_size)]
             return "publish", (r, block, tokens, len(past))
         case Evict(page=page):
             return "evict", (page,)
