@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from types import ModuleType
 from xml.etree import ElementTree
@@ -211,11 +212,15 @@ def discharge(
                 progress(results[-1])
     else:
         # A fresh interpreter for each worker: a fork would copy whatever threads this process has.
-        with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-            for result in pool.imap(_result, tasks, chunksize=4):
-                results.append(result)
-                if progress:
-                    progress(result)
+        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as workers:
+            try:
+                for result in workers.map(_result, tasks, chunksize=4):
+                    results.append(result)
+                    if progress:
+                        progress(result)
+            except BaseException:
+                workers.shutdown(wait=False, cancel_futures=True)  # nobody waits for what is left
+                raise
     return Report(tuple(results))
 
 

@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any, NoReturn
 
 import click
@@ -75,6 +76,8 @@ def complain(error: Exception) -> int:
         case ModuleNotFoundError(name=name) if (name or "").split(".")[0] in PROOF_PACKAGES:
             sentence = f"This command needs the solvers, and {name} is not installed: pip install 'vosti[proofs]'."
             code = CANNOT_RUN
+        case BrokenProcessPool():
+            sentence, code = "A process died at work, perhaps for want of memory: try again with --jobs 1.", CANNOT_RUN
         case MemoryError() | RuntimeError() if isinstance(error, MemoryError) or NO_MEMORY in str(error):
             sentence, code = "There is not enough memory: make the pool smaller (--pages, --page-size).", CANNOT_RUN
         case OSError(filename=str() as filename, strerror=str() as reason):

@@ -1,6 +1,7 @@
 """`vosti prove`: what is asked for is proved, by whom, how it is told, and what is kept."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -31,6 +32,11 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two obligations that are soon proved, in two theorems."""
     known = [Obligation("axioms/sum", "(assert (not (= (+ 1 1) 2)))"), Obligation("reuse/evict: x", "(assert false)")]
     monkeypatch.setattr(prove, "obligations", lambda theorems: known)
+
+
+def die(task: object) -> None:
+    """What a worker does that is killed."""
+    os._exit(9)
 
 
 def failing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,6 +199,15 @@ def test_bad_input_is_refused(arguments: list[str], sentence: str) -> None:
     assert (2, "") == (ended.code, ended.out)
     assert sentence in ended.err
     assert 1 == ended.err.count("\n")
+
+
+def test_a_worker_that_dies_ends_the_command(few: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for a process that was killed."""
+    monkeypatch.setattr(prove, "_result", die)
+    ended = vosti("prove", "spec", "--jobs", "2", "--fresh")
+
+    assert 2 == ended.code
+    assert "vosti: A process died at work, perhaps for want of memory: try again with --jobs 1.\n" == ended.err
 
 
 @pytest.mark.parametrize("package", ["z3", "cvc5"])
