@@ -134,9 +134,9 @@ class TorchOps:
         products = torch.bmm(_matrices(weights), _matrices(values))
         return start + products.view(*weights.shape[:-1], values.shape[-1])
 
-    def lane_sum(self, x: Tensor) -> Tensor:
-        """The sum of the last axis."""
-        return torch.sum(x, -1, keepdim=True)
+    def lane_sum(self, x: Tensor, start: Tensor) -> Tensor:
+        """start + the sum of the last axis."""
+        return start + torch.sum(x, -1, keepdim=True)
 
     def lane_max(self, x: Tensor) -> Tensor:
         """The largest element of the last axis."""

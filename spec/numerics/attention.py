@@ -79,7 +79,7 @@ def attend(ops: Ops[A, Cache], query: A, cache: Cache, lanes: Lanes[A], scale: f
     maximum = ops.maximum(before.maximum, ops.lane_max(scores))
     decay = ops.exp(ops.sub(before.maximum, maximum))
     weights = ops.select(lanes.live, ops.exp(ops.sub(scores, maximum)), 0.0)
-    total = ops.add(ops.mul(before.total, decay), ops.lane_sum(weights))
+    total = ops.lane_sum(weights, ops.mul(before.total, decay))
     output = ops.weighted_sum(weights, values, ops.mul(before.output, decay))
     seen = ops.any_lane(lanes.live)
     return Partial(

@@ -204,9 +204,9 @@ class Floats:
         """start + weights · values, for each leading place."""
         return self.add(start, _products(weights, values, lambda rows: list(zip(*rows, strict=True))))
 
-    def lane_sum(self, x: Array) -> Array:
-        """The sum of the last axis, in ascending order."""
-        return _by_row(lambda row: _chain(row, (1.0,) * len(row)), x)
+    def lane_sum(self, x: Array, start: Array) -> Array:
+        """start + the sum of the last axis, in ascending order."""
+        return self.add(start, _by_row(lambda row: _chain(row, (1.0,) * len(row)), x))
 
     def lane_max(self, x: Array) -> Array:
         """The largest element of the last axis."""

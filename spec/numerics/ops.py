@@ -93,8 +93,8 @@ class Ops(Protocol[A, Cache]):
         One operation per output: on tensor cores the chain goes on from `start`, elsewhere it is added to the sum.
         """
 
-    def lane_sum(self, x: A) -> A:
-        """[..., t] → [..., 1]: Σ_t x(t) over one key tile."""
+    def lane_sum(self, x: A, start: A) -> A:
+        """[..., t], [..., 1] → [..., 1]: start + Σ_t x(t) over one key tile, one operation like `weighted_sum`."""
 
     def lane_max(self, x: A) -> A:
         """[..., t] → [..., 1]: `maximum` over the last axis, in any order."""

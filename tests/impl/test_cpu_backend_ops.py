@@ -167,7 +167,8 @@ def test_products_of_a_tile_are_near_plain_python() -> None:
     start = _random(2, 2, 3, 32, seed=3)
     expected = floats.weighted_sum(_array(weights), _array(keys), _array(start))
     assert _off_by(expected, ops.weighted_sum(weights, keys, start), 100.0) < 8
-    assert _off_by(floats.lane_sum(_array(weights)), ops.lane_sum(weights), 50.0) < 8
+    start = _random(2, 2, 3, 1, seed=4)
+    assert _off_by(floats.lane_sum(_array(weights), _array(start)), ops.lane_sum(weights, start), 50.0) < 8
 
 
 # ---------------------------------------------------------------- opaque primitives: an element's place does not matter
@@ -224,7 +225,10 @@ def test_products_of_a_tile_do_not_know_the_place(heads: int, group: int, d: int
                 ops.weighted_sum(weights, keys, query),
                 ops.weighted_sum(weights.roll(shift, 0), keys.roll(shift, 0), query.roll(shift, 0)),
             ),
-            (ops.lane_sum(weights), ops.lane_sum(weights.roll(shift, 0))),
+            (
+                ops.lane_sum(weights, query[..., :1]),
+                ops.lane_sum(weights.roll(shift, 0), query[..., :1].roll(shift, 0)),
+            ),
             (ops.lane_max(weights), ops.lane_max(weights.roll(shift, 0))),
         ]:
             assert torch.equal(expected.roll(shift, 0), found)

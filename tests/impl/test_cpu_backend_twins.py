@@ -176,7 +176,7 @@ REPLACED: dict[str, Callable[..., Any]] = {
     "chain": lambda ops, x, w: _doubled(torch.mm)(x, w),
     "scores": lambda ops, q, k: _doubled(torch.matmul)(q, k.transpose(-1, -2)),
     "weighted_sum": lambda ops, w, v, start: start + _doubled(torch.matmul)(w, v),
-    "lane_sum": lambda ops, x: x.double().sum(-1, keepdim=True).float(),
+    "lane_sum": lambda ops, x, start: (start.double() + x.double().sum(-1, keepdim=True)).float(),
     "lane_max": lambda ops, x: TorchOps.lane_max(ops, x) + 1.0,
     "fill": lambda ops, like, width, value: TorchOps.fill(ops, like, width, 100.0),
     "take": lambda ops, table, index: TorchOps.take(ops, table, index) * 1.0000001,
