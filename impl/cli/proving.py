@@ -222,7 +222,7 @@ def mutated(asked: Asked, subjects: Sequence[str]) -> Outcome:
 
 
 def _show_mutants(report: MutantReport, verbose: bool) -> None:
-    from vosti.proofs.mutants import IMPLIED
+    from vosti.proofs.mutants import IMPLIED, implied
 
     click.echo(str(report))
     click.echo()
@@ -230,6 +230,8 @@ def _show_mutants(report: MutantReport, verbose: bool) -> None:
         name = f"{result.subject}, {result.mutant.name}"
         if result.verdict == IMPLIED:
             click.echo(f"changes nothing: {name}: proved by {result.obligation}")
+            if verbose:
+                click.echo("\n".join(f"  {one.name}" for one in implied(result.subject, result.mutant)))
         elif verbose:
             refuted = f"; refuted by a run: {result.broken}" if result.run is not None else ""
             click.echo(f"{result.verdict}: {name}: {result.obligation}{refuted}")
