@@ -181,6 +181,8 @@ class _Walk:
             self.composites()
         for action in actions:
             call = call_for(self.state, action)
+            if isinstance(action, Admit) and self.rng.random() < 0.3:
+                self.lie(("admit", (action.request, action.domain)))
             if call is None:
                 if isinstance(action, ELSEWHERE) and guard(self.state, action):
                     self.note(described(action))
