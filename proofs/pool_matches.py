@@ -1,6 +1,7 @@
 """What is matched may be attached.
 
 `match_next` never raises, and a page that it finds for a request's next tokens is one that attach does not refuse.
+What attach does not refuse is full: as many tokens match as positions are cached.
 `match_prefix` is a loop around it; by induction over the chain that it has found, each page that it adds is one that
 attach does not refuse after those before it (`chain_goes_on`), so attach_prefix does not refuse the chain
 (`vosti.proofs.pool_composites`). The key that pages are looked up by is an unknown function: a hash decides nothing.
@@ -28,6 +29,11 @@ def match_is_attachable(pool: Pool, r: RequestId, tokens: tuple[Token, ...], len
         or holding.cached + pool.page_size >= length
         or attach_guard(pool, r, found, tokens, length)
     )
+
+
+def attached_is_full(pool: Pool, r: RequestId, page_id: PageId, tokens: tuple[Token, ...], length: int) -> bool:
+    """A page that may be attached has a token for each of its positions, whatever the caller says."""
+    return not attach_guard(pool, r, page_id, tokens, length) or len(tokens) == pool.page_size
 
 
 def chain_begins(pool: Pool, r: RequestId, past: tuple[Token, ...]) -> bool:
@@ -73,7 +79,10 @@ def obligations(replaced: Replaced | None = None) -> list[Obligation]:
     domain, parent = book.symbol("domain", Domain), book.symbol("parent", PageId | None)
     sound = book.sound(book.pool)
     book.defined("match_next", sound, book.run(match_next, book.pool, domain, parent, tokens).needs)
-    book.holds("match_is_attachable", sound, match_is_attachable, book.pool, r, tokens, book.symbol("length", int))
+    length = book.symbol("length", int)
+    book.holds("match_is_attachable", sound, match_is_attachable, book.pool, r, tokens, length)
+    page_id = book.symbol("page_id", PageId)
+    book.holds("attached_is_full", sound, attached_is_full, book.pool, r, page_id, tokens, length)
     book.holds("chain_begins", sound, chain_begins, book.pool, r, past)
     page_ids = book.symbol("page_ids", tuple[PageId, ...])
     book.holds("chain_goes_on", sound, chain_goes_on, book.pool, r, page_ids, past)

@@ -1,6 +1,6 @@
 """Faults made by rule in the engine's control plane are found by recording, replaying and auditing.
 
-A fixed sample is tried with every run of the tests; `make check-all` tries many (`python -m automatic_mutants`).
+A fixed sample is tried with every run of the tests, and many behind `-m slow`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,21 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 import vosti.impl
-from automatic_mutants.campaign import FEW, MANY, MODULES, Outcome, Report, all_mutants, campaign, reasons
+from automatic_mutants.campaign import (
+    ENOUGH,
+    FEW,
+    MANY,
+    MODULES,
+    Outcome,
+    Report,
+    all_mutants,
+    campaign,
+    reasons,
+    shown,
+)
 from automatic_mutants.operators import Mutant, mutants
 from automatic_mutants.trial import Verdict
 
@@ -108,3 +121,13 @@ def test_a_sample_is_killed() -> None:
     assert not report.of("unexplained"), str(report)
     assert len(report.of("killed")) >= 0.8 * FEW, str(report)
     assert before == {path: path.read_bytes() for path in ENGINE.glob("*.py")}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_many_are_killed() -> None:
+    """Of many mutants nine in ten of those that are faults are found, and none that is not found goes unexplained."""
+    report = campaign(everything()[:MANY], reasons(KNOWN), jobs=2, progress=lambda outcome: print(shown(outcome)))
+    print(report)
+    assert ENOUGH <= report.share
+    assert not report.of("unexplained")

@@ -194,6 +194,7 @@ def test_a_survivor_makes_the_report_incomplete() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_no_mutant_survives() -> None:
     """Every mutant of the specification and of the page pool is implied, not proved, or refuted by a run."""
     report = mutants(jobs=2)

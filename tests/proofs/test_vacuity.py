@@ -34,6 +34,7 @@ def test_a_conjunct_is_needed(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_every_conjunct_is_needed() -> None:
     """Each conjunct of Inv, and each invariant of the pool, breaks an obligation when it is left out."""
     results = needed(jobs=2)

@@ -41,6 +41,9 @@ MANY = 240
 FEW = 20
 """How many of them the test suite tries."""
 
+ENOUGH = 0.9
+"""The share of those mutants that are not equivalent that is killed, at least."""
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -86,6 +89,11 @@ class Report:
             *(f"unexplained: {o.mutant.name}" for o in self.of("unexplained")),
         ]
         return "\n".join(lines)
+
+
+def shown(outcome: Outcome) -> str:
+    """A line for an outcome."""
+    return f"{outcome.kind:12} {outcome.verdict.killed_by:32} {outcome.mutant.name}"
 
 
 def all_mutants(folder: Path, modules: Iterable[str] = MODULES) -> list[Mutant]:
@@ -161,8 +169,3 @@ def campaign(
             outcomes.append(outcome)
             progress(outcome)
     return Report(tuple(outcomes))
-
-
-def check_known(known: Mapping[str, str], existing: Iterable[Mutant]) -> list[str]:
-    """The names that have a reason and are no mutants any more."""
-    return sorted(known.keys() - {mutant.name for mutant in existing})
