@@ -65,7 +65,7 @@ class Outcome:
             case Answer.IMPOSSIBLE:
                 return f"impossible within {self.within} actions ({self.why})"
             case Answer.GAVE_UP:
-                return f"gave up ({self.why})"
+                return f"gave up before an answer for {self.within} actions was found ({self.why})"
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,10 @@ class Limits:
     """How far a search goes. The two counts of work correspond to about ten seconds together."""
 
     actions: int = 12
-    terms: int = 400_000
-    """Terms that are evaluated."""
+    terms: int = 800_000
+    """Terms that are evaluated, and as much of other work."""
 
-    resources: int = 25_000_000
+    resources: int = 15_000_000
     """Z3's own count, over all its calls."""
 
 
@@ -125,31 +125,29 @@ def search(question: Question, limits: Limits = LIMITS, replaced: Replaced | Non
     require_solver()
     from vosti.refinement.smt import solve
 
+    found: tuple[Action, ...] | None = None
     try:
         scripts = Scripts(question, texts(replaced), Work(limits.terms))
+        left = limits.resources
+        # Most explanations are short. If the full length has none, there is none; if it has one, a shorter one is
+        # looked for between what is known to be too short and what was found.
+        least, n = 1, min(1, limits.actions)
+        while scripts.possible and (found is None or least < len(found)):
+            model = solve.model(scripts.script(n), left)
+            left -= model.resources
+            match model.answer:
+                case solve.Answer.NOT_PROVED:
+                    found = scripts.happened(n, model.true)
+                case solve.Answer.GAVE_UP:
+                    raise WorkExhausted
+                case solve.Answer.PROVED if n == limits.actions:
+                    break
+                case solve.Answer.PROVED:
+                    least = n + 1
+            n = (least + len(found) - 1) // 2 if found is not None else least if least <= SHORT else limits.actions
     except WorkExhausted:
-        return Outcome(Answer.GAVE_UP, limits.actions, why=f"after {limits.terms:,} terms, {_universe(question)}")
-    left = limits.resources
-    found: tuple[Action, ...] | None = None
-    # Most explanations are short. If the full length has none, there is none; if it has one, a shorter one is looked
-    # for between what is known to be too short and what was found.
-    least, n = 1, min(1, limits.actions)
-    while scripts.possible and (found is None or least < len(found)):
-        model = solve.model(scripts.script(n), left)
-        left -= model.resources
-        match model.answer:
-            case solve.Answer.NOT_PROVED:
-                found = scripts.happened(n, model.true)
-            case solve.Answer.PROVED if n == limits.actions:
-                break
-            case solve.Answer.PROVED:
-                least = n + 1
-            case solve.Answer.GAVE_UP if found is None:
-                used = f"after {limits.resources:,} units of Z3's, {_universe(question)}"
-                return Outcome(Answer.GAVE_UP, limits.actions, why=used)
-            case solve.Answer.GAVE_UP:
-                break
-        n = (least + len(found) - 1) // 2 if found is not None else least if least <= SHORT else limits.actions
+        if found is None:
+            return Outcome(Answer.GAVE_UP, limits.actions, why=_universe(question))
     if found is None:
         return Outcome(Answer.IMPOSSIBLE, limits.actions, why=_universe(question))
     if not replays(question, found):

@@ -10,9 +10,9 @@ from functools import cached_property, lru_cache
 from vosti.refinement.candidates import Question
 from vosti.refinement.evidence import BY_EVIDENCE, Evidence
 from vosti.refinement.smt.compiler import Compiler
-from vosti.refinement.smt.concrete import UNDEFINED, Cases, Ids, Key, Work, flat, parts
+from vosti.refinement.smt.concrete import UNDEFINED, Cases, Ids, Key, Work, flat, parts, resolved
 from vosti.refinement.smt.terms import BOOL, FALSE, INT, TRUE, Term, conj, disj, symbol
-from vosti.refinement.smt.unrolling import Candidate, Constraint, Domains, Phase, Transition, Unrolling, Write, asserted
+from vosti.refinement.smt.unrolling import Candidate, Constraint, Domains, Phase, Unrolling, Write, asserted
 from vosti.refinement.smt.values import RecordType, Type, Value, field_types, sort_of, type_of
 from vosti.spec import actions
 from vosti.spec.state import PageId, Request, RequestId, State
@@ -115,9 +115,11 @@ class Scripts:
             **dict(flat(type_of(Rows), ROWS, question.rows)),
         }
         self.unrolling: Unrolling[Action] = Unrolling(self.ids, constants, work, self._allowed)
+        self._now = dict(parts(compiled.s, STATE, self.ids))
+        self._after: dict[type, dict[Key, Term]] = {}
         start: Domains = {
             key: {before.get(key, False if term.sort == BOOL else UNDEFINED): None}
-            for key, term in parts(compiled.s, STATE, self.ids)
+            for key, term in self._now.items()
             if key not in constants and self._occurs(key)
         }
         self.phases: list[Phase[Action]] = []
@@ -127,7 +129,7 @@ class Scripts:
             formulas, after = self.unrolling.forward(self.phases[0].domains, self._constraints(), self._writes())
             start = {key: dict.fromkeys(cases) for key, cases in after.items()}
             settle = self.unrolling.phase(start, self._candidates(question.settle()))
-            self.between.append(asserted([*formulas, *self.unrolling.link(after, settle.domains)]))
+            self.between.append(asserted([*formulas, *self.unrolling.link(after, settle.domains)], "b"))
             self.phases.append(settle)
         else:
             formulas = []
@@ -168,28 +170,19 @@ class Scripts:
     # ---------------------------------------------------------------- phases
 
     def _candidates(self, some_actions: Iterable[Action]) -> list[Candidate[Action]]:
-        return [
-            Candidate(
-                action, self._transitions(type(action)), self.compiled.actions[type(action)].env(arguments(action))
-            )
-            for action in dict.fromkeys(some_actions)
-        ]
+        return [self._candidate(action) for action in dict.fromkeys(some_actions)]
 
-    def _transitions(self, kind: type) -> Transition:
-        if kind not in self._known:
-            text = self.compiled.actions[kind]
-            self._known[kind] = Transition(text.guard, self._after(text))
-        return self._known[kind]
+    def _candidate(self, action: Action) -> Candidate[Action]:
+        text = self.compiled.actions[type(action)]
+        env = text.env(arguments(action))
+        return Candidate(action, text.guard, self._changed(type(action), text, env), env)
 
-    @cached_property
-    def _known(self) -> dict[type, Transition]:
-        return {}
-
-    def _after(self, text: Text) -> dict[Key, Term]:
-        """The components that an effect may change: for some ids, their terms are not those of the state itself."""
-        now = dict(parts(self.compiled.s, STATE, self.ids))
-        then = parts(text.after, STATE, self.ids)
-        return {key: term for key, term in then if term is not now[key] and self._occurs(key)}
+    def _changed(self, kind: type, text: Text, env: Mapping[Term, Hashable]) -> dict[Key, Term]:
+        """The components that an effect may change, for these parameters: the others' terms are the state's own."""
+        if kind not in self._after:
+            self._after[kind] = {key: t for key, t in parts(text.after, STATE, self.ids) if self._occurs(key)}
+        changed = ((key, resolved(term, env, self.ids)) for key, term in self._after[kind].items())
+        return {key: term for key, term in changed if term is not self._now[key]}
 
     def _constraints(self) -> Iterator[Constraint]:
         i = symbol(INDEX, INT)
@@ -197,8 +190,10 @@ class Scripts:
             yield from (Constraint(conjunct, {i: number}) for number in range(len(self.question.rows)))
 
     def _writes(self) -> Iterator[Write]:
-        after = self._after(self.compiled.written)
-        yield from (Write(after, self.compiled.written.env(pair)) for pair in self.question.written)
+        text = self.compiled.written
+        for pair in self.question.written:
+            env = text.env(pair)
+            yield Write(self._changed(State, text, env), env)
 
     # ---------------------------------------------------------------- what was recorded
 

@@ -64,9 +64,9 @@ class Work:
 
     left: int
 
-    def spend(self) -> None:
-        """Evaluate one term. Raises `WorkExhausted`."""
-        self.left -= 1
+    def spend(self, terms: int = 1) -> None:
+        """Evaluate terms, or do as much of other work. Raises `WorkExhausted`."""
+        self.left -= terms
         if self.left < 0:
             raise WorkExhausted
 
@@ -154,6 +154,25 @@ def parts(value: Value, name: str, ids: Ids, params: tuple[Hashable, ...] = ()) 
             yield (name, params), term
         case _:
             raise Refused("a value without a type has no components")
+
+
+def resolved(t: Term, env: Env, ids: Ids) -> Term:
+    """A term without what is decided by comparing ids and parameters, whatever the state is."""
+    match t.op:
+        case "ite":
+            condition = resolved(t.args[0], env, ids)
+            if condition.op == "literal":
+                return resolved(t.args[1] if condition is TRUE else t.args[2], env, ids)
+        case "and" | "or":
+            of = [resolved(a, env, ids) for a in t.args]
+            return conj(*of) if t.op == "and" else disj(*of)
+        case "not":
+            return neg(resolved(t.args[0], env, ids))
+        case "=":
+            a, b = (env.get(of, ids.values.get(of)) for of in t.args)
+            if a is not None and b is not None:
+                return T.boolean(a == b)
+    return t
 
 
 # ---------------------------------------------------------------- evaluation
@@ -258,12 +277,13 @@ class Evaluator:
         absent: Cases = {False if sort == T.BOOL else UNDEFINED: TRUE}
         if all(len(cases) == 1 for cases in args):
             return self._component((name, tuple(value for cases in args for value in cases)), absent)
-        found: dict[Hashable, Term] = {}
+        found: dict[Hashable, list[Term]] = {}
         for combination in itertools.product(*(cases.items() for cases in args)):
+            self.work.spend()
             condition = conj(*(c for _, c in combination))
             for value, when in self._component((name, tuple(v for v, _ in combination)), absent).items():
-                found[value] = disj(found.get(value, FALSE), conj(condition, when))
-        return found
+                found.setdefault(value, []).append(conj(condition, when))
+        return {value: disj(*parts) for value, parts in found.items()}
 
     def _component(self, key: Key, absent: Cases) -> Cases:
         return self.instead.get(key) or self.frame.get(key) or absent
@@ -273,24 +293,24 @@ class Evaluator:
         stem, params = t.name.removesuffix(".in"), [self.cases(a, env) for a in t.args[:-1]]
         x = self.cases(t.args[-1], env)
         lengths = self._looked_up(f"{stem}.len", T.INT, params)
-        found = FALSE
+        found: list[Term] = []
         for n, condition in lengths.items():
             for i in range(n if isinstance(n, int) else 0):
                 element = self._looked_up(f"{stem}.at", t.args[-1].sort, [*params, {i: TRUE}])
-                found = disj(found, conj(condition, _same(element, x)))
-        return found
+                found.append(conj(condition, _same(element, x)))
+        return disj(*found)
 
     def _computed(self, function: Callable[..., Hashable], t: Term, env: Env) -> Cases:
         """A function of what the arguments may be."""
-        found: dict[Hashable, Term] = {}
+        found: dict[Hashable, list[Term]] = {}
         for combination in itertools.product(*(self.cases(a, env).items() for a in t.args)):
             self.work.spend()
             values = [v for v, _ in combination]
             value = UNDEFINED if UNDEFINED in values else function(*values)
             if value is UNDEFINED and t.sort == T.BOOL:
                 value = False
-            found[value] = disj(found.get(value, FALSE), conj(*(c for _, c in combination)))
-        return found
+            found.setdefault(value, []).append(conj(*(c for _, c in combination)))
+        return {value: disj(*parts) for value, parts in found.items()}
 
 
 _FREE: dict[Term, tuple[Term, ...]] = {}

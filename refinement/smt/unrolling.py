@@ -10,8 +10,10 @@ Neighbours that do not touch what the other looks at or changes may be exchanged
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 from vosti.refinement.smt import terms as T
@@ -22,16 +24,11 @@ Label = TypeVar("Label")
 Domains = dict[Key, dict[Hashable, None]]
 """The values that each component may have, in the order in which they were found."""
 
+CHARACTERS = 50
+"""So many characters of a script count as much as a term that is evaluated."""
+
 NOW, NEXT = "@now", "@next"
 """How symbols end in a formula about one moment, and the one after it."""
-
-
-@dataclass(frozen=True)
-class Transition:
-    """What was compiled of one kind of action: its guard, and each component of the state afterwards."""
-
-    guard: Term
-    after: Mapping[Key, Term]
 
 
 @dataclass(frozen=True)
@@ -39,9 +36,12 @@ class Candidate(Generic[Label]):
     """An action that may have happened."""
 
     label: Label
-    transition: Transition
+    guard: Term
+    after: Mapping[Key, Term]
+    """The components that it may change, as they are afterwards."""
+
     env: Env
-    """What the transition's parameters stand for."""
+    """What parameters stand for in these terms."""
 
 
 @dataclass(frozen=True)
@@ -123,9 +123,9 @@ class Unrolling(Generic[Label]):
         """An evaluator that shares the work."""
         return Evaluator(frame, self.names, self.ids, self.work, instead)
 
-    def possible(self, frame: Frame, formula: Term, env: Env) -> tuple[Term, dict[Key, Cases]]:
-        """A formula's truth, and the cases that components can still have if it holds."""
-        truth = self.evaluator(frame).truth(formula, env)
+    def possible(self, evaluator: Evaluator, formula: Term, env: Env) -> tuple[Term, dict[Key, Cases]]:
+        """A formula's truth, and of components the cases that they can still have if it holds."""
+        truth, frame = evaluator.truth(formula, env), evaluator.frame
         left: dict[Key, Cases] = {}
         for key in self.components([truth]):
             cases = {
@@ -145,15 +145,14 @@ class Unrolling(Generic[Label]):
         domains: Domains = {key: dict(domain) for key, domain in start.items()}
         found: dict[tuple[Key, Hashable], None] | None = None
         while found is None or found:
-            frame = self.frame(domains)
-            evaluator = self.evaluator(frame)
-            found = {pair: None for c in candidates for pair in self._results(frame, evaluator, domains, c)}
+            evaluator = self.evaluator(self.frame(domains))
+            found = {pair: None for c in candidates for pair in self._results(evaluator, domains, c)}
             for key, value in found:
                 domains[key][value] = None
         return self._transition(domains, candidates)
 
     def _results(
-        self, frame: Frame, evaluator: Evaluator, domains: Domains, candidate: Candidate[Label]
+        self, evaluator: Evaluator, domains: Domains, candidate: Candidate[Label]
     ) -> Iterator[tuple[Key, Hashable]]:
         """The new values that a candidate can give to components."""
 
@@ -161,15 +160,15 @@ class Unrolling(Generic[Label]):
             values = ((key, value) for key in keys for value in some.cases(after[key], candidate.env))
             return {(k, v): None for k, v in values if v not in domains[k] and self.allowed(k, v)}
 
-        guard, after = candidate.transition.guard, candidate.transition.after
+        guard, after = candidate.guard, candidate.after
         if evaluator.truth(guard, candidate.env) is FALSE:
             return
         found = new(evaluator, (key for key in after if key not in self.constants))
         if found:
             # Some of these values belong to cases in which the guard is false.
-            _, left = self.possible(frame, guard, candidate.env)
+            _, left = self.possible(evaluator, guard, candidate.env)
             if all(left.values()):
-                yield from new(self.evaluator(frame, left), dict.fromkeys(key for key, _ in found))
+                yield from new(self.evaluator(evaluator.frame, left), dict.fromkeys(key for key, _ in found))
 
     def _transition(self, domains: Domains, candidates: Sequence[Candidate[Label]]) -> Phase[Label]:
         frame, later = self.frame(domains), self.frame(domains, NEXT)
@@ -179,11 +178,11 @@ class Unrolling(Generic[Label]):
         looks: list[set[Key]] = []
         writes: list[dict[Key, Cases]] = []
         for candidate in candidates:
-            guard = evaluator.truth(candidate.transition.guard, candidate.env)
+            guard = evaluator.truth(candidate.guard, candidate.env)
             if guard is FALSE:
                 continue
             written: dict[Key, Cases] = {}
-            for key, term in candidate.transition.after.items():
+            for key, term in candidate.after.items():
                 cases = evaluator.cases(term, candidate.env)
                 if key not in self.constants and cases != frame[key]:
                     written[key] = {value: when for value, when in cases.items() if value in domains[key]}
@@ -203,7 +202,7 @@ class Unrolling(Generic[Label]):
             for j in range(i):
                 if _independent(looks[i], set(writes[i]), looks[j], set(writes[j])):
                     neighbours.append(disj(neg(_act(i)), neg(_act(j, NEXT))))
-        return Phase(tuple(chosen), domains, asserted(formulas), asserted(neighbours))
+        return Phase(tuple(chosen), domains, asserted(formulas, "d"), asserted(neighbours, "n"))
 
     # ---------------------------------------------------------------- the forward
 
@@ -212,12 +211,15 @@ class Unrolling(Generic[Label]):
     ) -> tuple[list[Term], dict[Key, Cases]]:
         """What must hold before the forward, and the cases afterwards."""
         frame, formulas = self.frame(domains), list[Term]()
+        evaluator = self.evaluator(frame)
         for constraint in constraints:
-            truth, left = self.possible(frame, constraint.formula, constraint.env)
+            truth, left = self.possible(evaluator, constraint.formula, constraint.env)
             formulas.append(truth)
-            if truth is FALSE or any(not cases for cases in left.values()):
+            if truth is FALSE or not all(left.values()):
                 return [FALSE], frame
-            frame.update(left)
+            if left:
+                frame = {**frame, **left}
+                evaluator = self.evaluator(frame)
         for write in writes:
             evaluator = self.evaluator(frame)
             new = {key: evaluator.cases(term, write.env) for key, term in write.after.items()}
@@ -241,23 +243,24 @@ class Unrolling(Generic[Label]):
 
         `between` holds what stands between two phases, `NOW` to `NEXT`.
         """
-        lines, first = list[str](), self.frame(phases[0].domains)
-        for key, domain in phases[0].domains.items():
-            begins = next(iter(domain))
-            for value, symbol in first[key].items():
-                if symbol.op == "symbol":
-                    lines.append(at(asserted([symbol if value == begins else neg(symbol)]), 0))
-        for number, phase in enumerate(phases):
-            start = number * (n + 1)
-            lines += [at(phase.transition, start + i) for i in range(n)]
-            lines += [at(phase.neighbours, start + i) for i in range(n - 1)]
-            lines += [at(between[number], start + n)] if number < len(between) else []
+        first, (length, last) = self.frame(phases[0].domains), (n + 1, len(phases) * (n + 1) - 1)
+        begins = [
+            symbol if value == next(iter(phases[0].domains[key])) else neg(symbol)
+            for key in phases[0].domains
+            for value, symbol in first[key].items()
+            if symbol.op == "symbol"
+        ]
+        timed = [(asserted(begins, "i"), 0), (asserted(goal, "g"), last)]
+        timed += [(phase.transition, k * length + i) for k, phase in enumerate(phases) for i in range(n)]
+        timed += [(phase.neighbours, k * length + i) for k, phase in enumerate(phases) for i in range(n - 1)]
+        timed += [(text, k * length + n) for k, text in enumerate(between)]
         if len(phases) == 2:
-            lines += [asserted([neg(conj(_used(f"@{i}"), _used(f"@{2 * n - i}")))]) for i in range(n)]
-        lines.append(at(asserted(goal), (len(phases) - 1) * (n + 1) + n))
-        text = "\n".join(lines)
-        names = sorted(set(re.findall(r"[a-z]+[0-9_]*@[0-9]+", text)))
-        return "\n".join([*(f"(declare-const {name} Bool)" for name in names), text])
+            # i + 1 actions in the plan and n - i in the settle are too many.
+            timed += [(f"(assert (not (and used@{i} used@{2 * n - i})))", 0) for i in range(n)]
+        self.work.spend(sum(len(text) for text, _ in timed) // CHARACTERS)
+        names = {at(name, moment) for text, moment in timed for name in _names(text)}
+        declarations = (f"(declare-const {name} Bool)" for name in sorted(names))
+        return "\n".join([*declarations, *(at(text, moment) for text, moment in timed)])
 
     def happened(self, n: int, phases: Sequence[Phase[Label]], true: Collection[str]) -> tuple[tuple[Label, ...], ...]:
         """The actions of each phase, in order, in a model in which these symbols are true."""
@@ -272,14 +275,41 @@ class Unrolling(Generic[Label]):
         )
 
 
-def asserted(formulas: Iterable[Term]) -> str:
-    """The formulas, each asserted."""
-    return "\n".join(f"(assert {T.text(f)})" for f in formulas if f is not TRUE)
+def asserted(formulas: Iterable[Term], name: str) -> str:
+    """The formulas, each asserted. What they share is said once, under names that begin with `name`."""
+    uses = Counter[Term]()
+    order: list[Term] = []
+
+    def count(t: Term) -> None:
+        uses[t] += 1
+        if uses[t] == 1:
+            for a in t.args:
+                count(a)
+            order.append(t)
+
+    formulas = [f for f in formulas if f is not TRUE]
+    for formula in formulas:
+        count(formula)
+    short: dict[Term, Term] = {}
+    lines: list[str] = []
+    for t in order:
+        plain = T.make(t.op, t.sort, tuple(short[a] for a in t.args), t.name) if t.args else t
+        short[t] = plain
+        if uses[t] > 1 and t.args and not (t.op == "not" and t.args[0].op == "symbol"):
+            short[t] = T.symbol(f"{name}{len(lines)}{NOW}", T.BOOL)
+            lines.append(f"(assert {T.text(T.equal(short[t], plain))})")
+    return "\n".join([*lines, *(f"(assert {T.text(short[f])})" for f in formulas)])
 
 
 def at(script: str, moment: int) -> str:
     """A script about `NOW` and `NEXT`, at one moment."""
     return script.replace(NOW, f"@{moment}").replace(NEXT, f"@{moment + 1}")
+
+
+@lru_cache(maxsize=16)
+def _names(script: str) -> frozenset[str]:
+    """The symbols of a script."""
+    return frozenset(re.findall(r"[a-z]+[0-9_]*@[a-z0-9]+", script))
 
 
 def _used(when: str = NOW) -> Term:

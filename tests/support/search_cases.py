@@ -80,7 +80,8 @@ def everything(s: State) -> Iterator[Action]:
         yield from (Cancel(r), Retract(r), Finish(r), Propose(r, history(request)[:1]))
         yield from (Preempt(r, other) for other in s.requests)
         yield from (Publish(r, block) for block in blocks)
-    yield from (kind(r, p) for kind, r, p in product((Attach, Allocate), s.requests, sorted(s.capacity)))
+    yield from (Attach(r, p) for r, p in product(s.requests, sorted(s.capacity)))
+    yield from (Allocate(r, p) for r, p in product(s.requests, sorted(s.capacity)))
     yield from map(Evict, sorted(s.capacity))
 
 
