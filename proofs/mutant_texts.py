@@ -8,7 +8,7 @@ A mutant is other text for some functions. Made by rule are
 - every conjunct of Inv, and every invariant of the pool, left out: it is true of everything.
 
 The mistakes that serving systems are known for are written down one by one, as a text that is replaced by another
-(`vosti.proofs.mutant_lists`).
+(`vosti.proofs.mutant_mistakes`).
 """
 
 from __future__ import annotations
