@@ -211,10 +211,11 @@ def mutated(asked: Asked, subjects: Sequence[str]) -> Outcome:
         )
     _show_mutants(report, asked.verbose)
     click.echo(f"{_counted(total, 'mutant')}, {time.perf_counter() - began:.1f} s.")
+    survivors = _counted(len(report.survivors), "mutant survives", "mutants survive")
     click.echo(
         "Every mutant is not proved, or proved to change nothing."
         if report.complete
-        else f"{len(report.survivors)} mutants survive: nothing says what the text that they change is there for."
+        else f"{survivors}: nothing says what the text is there for that they change."
     )
     return Outcome(
         report.complete, {"mutants": json.loads(report.json())}, (suite("vosti prove --mutants", _tried(report)),)
@@ -229,9 +230,10 @@ def _show_mutants(report: MutantReport, verbose: bool) -> None:
     for result in report.results:
         name = f"{result.subject}, {result.mutant.name}"
         if result.verdict == IMPLIED:
-            click.echo(f"changes nothing: {name}: proved by {result.obligation}")
+            shown = list(implied(result.subject, result.mutant))
+            click.echo(f"changes nothing: {name}: proved by {_counted(len(shown), 'obligation')}")
             if verbose:
-                click.echo("\n".join(f"  {one.name}" for one in implied(result.subject, result.mutant)))
+                click.echo("\n".join(f"  {one.name}" for one in shown))
         elif verbose:
             refuted = f"; refuted by a run: {result.broken}" if result.run is not None else ""
             click.echo(f"{result.verdict}: {name}: {result.obligation}{refuted}")

@@ -10,7 +10,7 @@ import pytest
 
 from command_line import Ended, vosti, vosti_without
 from vosti.impl.cli import proving
-from vosti.proofs import mutant_runs, prove
+from vosti.proofs import mutant_runs, mutants, prove
 from vosti.proofs.explore_bounds import DEFAULT
 from vosti.proofs.explore_progress import ENGINES
 from vosti.refinement.smt.obligation import Obligation
@@ -149,7 +149,7 @@ def test_statistics_are_of_this_run(few: None, tmp_path: Path) -> None:
 
 
 def test_a_mutant_is_not_proved_and_is_refuted(tmp_path: Path) -> None:
-    """The two are counted apart; one that changes nothing is shown with what proves that."""
+    """The two are counted apart."""
     found, verdicts = tmp_path / "x.json", tmp_path / "x.xml"
     asked = ("prove", "spec", "--mutants", "--action", "observe", "--jobs", "1", "-v")
     ended = vosti(*asked, "--json", found, "--junit", verdicts)
@@ -160,8 +160,37 @@ def test_a_mutant_is_not_proved_and_is_refuted(tmp_path: Path) -> None:
         ended.out.splitlines()[0].split()
     )
     assert "not proved: spec, observe: without " in ended.out
-    assert {"not proved", "implied"} >= {one["verdict"] for one in told}
+    assert "; refuted by a run: " in ended.out
     assert len(told) == len(list(ElementTree.parse(verdicts).iter("testcase")))
+
+
+def tried(monkeypatch: pytest.MonkeyPatch, verdict: str) -> Ended:
+    """A trial in which one mutant, of the page pool's eviction, comes to this."""
+    (mutant,) = (
+        mutant for _, mutant in mutants.listed(["pool"]) if mutant.name == "evict: another page's index entry goes too"
+    )
+    report = mutants.Report((mutants.Result("pool", mutant, verdict, "", None, None),))
+    monkeypatch.setattr(mutants, "mutants", lambda subjects, **how: report)
+    return vosti("prove", "refinement", "--mutants", "-v")
+
+
+def test_a_mutant_that_changes_nothing_is_shown_with_its_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The obligations that say that it is no other text."""
+    ended = tried(monkeypatch, mutants.IMPLIED)
+
+    assert 0 == ended.code
+    assert "changes nothing: pool, evict: another page's index entry goes too: proved by 10 obligations\n" in ended.out
+    assert "\n  implied/evict_guard\n" in ended.out
+
+
+def test_a_mutant_that_survives_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither refuted, nor not proved, nor proved to change nothing."""
+    ended = tried(monkeypatch, mutants.OPEN)
+
+    assert 1 == ended.code
+    assert "survivor: pool, evict: another page's index entry goes too" in ended.out
+    assert "1 mutants survive" not in ended.out
+    assert last(ended).startswith("1 mutant survives: ")
 
 
 def test_small_worlds_are_explored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
