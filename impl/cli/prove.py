@@ -95,8 +95,10 @@ def prove_command(
         verbose=verbose,
     )
 
+    from vosti.impl.cli.exploring import explored
     from vosti.impl.cli.junit import write_junit
-    from vosti.impl.cli.proving import Outcome, explored, mutated, proved
+    from vosti.impl.cli.outcome import Outcome
+    from vosti.impl.cli.proving import mutated, proved
 
     outcomes: list[Outcome] = []
     if mutants:

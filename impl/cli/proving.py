@@ -1,40 +1,27 @@
-"""Proving, trying mutants and exploring: what is done, and how it is shown."""
+"""Proving, and trying mutants: what is done, and how it is shown."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 import click
 
 from vosti.impl.cli.ending import CannotRun
-from vosti.impl.cli.junit import Case, Suite, suite
+from vosti.impl.cli.junit import Case, suite
+from vosti.impl.cli.outcome import Outcome, counted, table
 from vosti.impl.cli.progress import progress
 from vosti.impl.cli.statistics import hardware, sizes
 
 if TYPE_CHECKING:
     from vosti.impl.cli.prove import Asked
-    from vosti.proofs.explore import Exploration
-    from vosti.proofs.explore_bounds import Bounds
-    from vosti.proofs.explore_engine import EngineBounds
-    from vosti.proofs.explore_progress import EngineExploration
     from vosti.proofs.mutant_texts import Mutant
     from vosti.proofs.mutants import Report as MutantReport
     from vosti.proofs.prove import Report, Result
     from vosti.refinement.smt.obligation import Obligation
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What came of a part of the command."""
-
-    good: bool
-    json: Mapping[str, Any]
-    suites: tuple[Suite, ...]
 
 
 # ---------------------------------------------------------------- theorems
@@ -60,9 +47,7 @@ def proved(asked: Asked, *, stats: bool) -> Outcome:
     seconds = time.perf_counter() - began
     _show_theorems(report, asked)
     if asked.export is not None:
-        click.echo(
-            f"{_counted(len(chosen), 'obligation')} written to {asked.export}, for each solver with its options."
-        )
+        click.echo(f"{counted(len(chosen), 'obligation')} written to {asked.export}, for each solver with its options.")
     refutations = [] if report.proved else _refutations(report)
     for group, run in refutations:
         click.echo(f"\nRefuted by a run of {group}:\n{run}")
@@ -159,12 +144,12 @@ def _refutations(report: Report) -> list[tuple[str, str]]:
 
 def _sentence(report: Report, asked: Asked) -> str:
     """What it comes to."""
-    counted = _counted(len(report.results), "obligation")
+    every = counted(len(report.results), "obligation")
     if not report.proved:
-        return f"Not proved: {len(report.failures)} of {counted}."
+        return f"Not proved: {len(report.failures)} of {every}."
     kept = sum(len(result.cached) for result in report.results)
     of_them = f" {kept} of the proofs were found before and kept; --fresh makes them anew." if kept else ""
-    return f"Proved: {counted}, each by {' and by '.join(asked.solvers)}.{of_them}"
+    return f"Proved: {every}, each by {' and by '.join(asked.solvers)}.{of_them}"
 
 
 def _statistics(
@@ -177,7 +162,7 @@ def _statistics(
     yield ""
     for solver in asked.solvers:
         yield f"{solver}: {report.seconds(solver):.1f} s, added up over obligations"
-    yield f"all of it: {seconds:.1f} s with {_counted(asked.jobs, 'process', 'processes')}"
+    yield f"all of it: {seconds:.1f} s with {counted(asked.jobs, 'process', 'processes')}"
     yield hardware()
 
 
@@ -210,8 +195,8 @@ def mutated(asked: Asked, subjects: Sequence[str]) -> Outcome:
             progress=take,
         )
     _show_mutants(report, asked.verbose)
-    click.echo(f"{_counted(total, 'mutant')}, {time.perf_counter() - began:.1f} s.")
-    survivors = _counted(len(report.survivors), "mutant survives", "mutants survive")
+    click.echo(f"{counted(total, 'mutant')}, {time.perf_counter() - began:.1f} s.")
+    survivors = counted(len(report.survivors), "mutant survives", "mutants survive")
     click.echo(
         "Every mutant is not proved, or proved to change nothing."
         if report.complete
@@ -231,7 +216,7 @@ def _show_mutants(report: MutantReport, verbose: bool) -> None:
         name = f"{result.subject}, {result.mutant.name}"
         if result.verdict == IMPLIED:
             shown = list(implied(result.subject, result.mutant))
-            click.echo(f"changes nothing: {name}: proved by {_counted(len(shown), 'obligation')}")
+            click.echo(f"changes nothing: {name}: proved by {counted(len(shown), 'obligation')}")
             if verbose:
                 click.echo("\n".join(f"  {one.name}" for one in shown))
         elif verbose:
@@ -243,97 +228,3 @@ def _tried(report: MutantReport) -> Iterator[Case]:
     for result in report.results:
         failure = f"survives: {result.obligation} is not proved" if result.survives else None
         yield Case(f"{result.subject}.{result.mutant.kind}", result.mutant.name, failure)
-
-
-# ---------------------------------------------------------------- exploration
-
-
-def explored(asked: Asked) -> Outcome:
-    """Explore small worlds, and say what was found."""
-    from vosti.proofs.explore_bounds import DEFAULT
-    from vosti.proofs.explore_progress import ENGINES
-    from vosti.proofs.explore_report import explore_all
-
-    began, done = time.perf_counter(), 0
-    with progress("exploring") as advance:
-
-        def take(_: object) -> None:
-            nonlocal done
-            done += 1
-            advance(done, len(DEFAULT) + len(ENGINES))
-
-        report = explore_all(jobs=asked.jobs, done=take)
-    seconds = time.perf_counter() - began
-    for bounds in (*DEFAULT, *ENGINES):
-        click.echo(f"{bounds.name}: {', '.join(_extent(bounds))}")
-    click.echo(f"\n{report}")
-    good = report.exhausted and not report.counterexamples
-    every: list[Exploration | EngineExploration] = [*report.explorations, *report.engines]
-    explorations = [
-        {
-            "name": one.bounds.name,
-            "bounds": ", ".join(_extent(one.bounds)),
-            "states": one.states,
-            "transitions": one.transitions,
-            "depth": one.depth,
-            "taken": dict(one.taken),
-            "exhausted": one.exhausted,
-            "counterexample": None if one.counterexample is None else str(one.counterexample),
-            "seconds": round(one.seconds, 3),
-        }
-        for one in every
-    ]
-    click.echo()
-    click.echo(
-        f"Explored: {report.states:,} distinct states, nothing left out, nothing wrong; {seconds:.1f} s."
-        if good
-        else f"Found: {len(report.counterexamples)} counterexamples."
-        if report.counterexamples
-        else "Not explored: something within the bounds was left out."
-    )
-    cases = [Case("explore", one.bounds.name, _wrong(one), one.seconds) for one in every]
-    cases.append(
-        Case("explore", "views of all of them (Definition 2.1)", None if report.views is None else str(report.views))
-    )
-    return Outcome(good, {"explorations": explorations}, (suite("vosti prove explore", cases),))
-
-
-def _extent(bounds: Bounds | EngineBounds) -> Iterator[str]:
-    """How far an exploration goes, field by field; what there is none of is left out."""
-    for field in fields(bounds):
-        value = getattr(bounds, field.name)
-        name = field.name.replace("_", " ")
-        if isinstance(value, int) or name in ("samplers", "domains"):
-            yield f"{name} {value if isinstance(value, int) else len(value)}"
-        elif field.name != "name" and value:
-            yield f"{name} {'; '.join(map(_brief, value))}"
-
-
-def _brief(value: object) -> str:
-    """One of the things that may come: a sequence of tokens, or a job."""
-    if isinstance(value, tuple):
-        return f"⟨{' '.join(map(str, value))}⟩"
-    if is_dataclass(value):
-        return " ".join(f"{field.name} {_brief(getattr(value, field.name))}" for field in fields(value))
-    return str(value)
-
-
-def _wrong(exploration: Exploration | EngineExploration) -> str | None:
-    if exploration.counterexample is not None:
-        return str(exploration.counterexample)
-    return None if exploration.exhausted else "not exhausted"
-
-
-def _counted(number: int, one: str, many: str | None = None) -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows with a heading, in columns: the first to the left, the others to the right."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        first, *others = row
-        cells = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from command_line import Ended, vosti, vosti_without
-from vosti.impl.cli import proving
+from vosti.impl.cli.outcome import table
 from vosti.proofs import mutant_runs, mutants, prove
 from vosti.proofs.explore_bounds import DEFAULT
 from vosti.proofs.explore_progress import ENGINES
@@ -252,4 +252,4 @@ def test_the_solvers_are_an_extra(package: str) -> None:
 
 def test_columns_are_aligned() -> None:
     """The first to the left, the others to the right."""
-    assert "a    bb\nccc   d" == proving.table([["a", "bb"], ["ccc", "d"]])
+    assert "a    bb\nccc   d" == table([["a", "bb"], ["ccc", "d"]])
