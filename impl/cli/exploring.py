@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vosti.impl.cli.junit import Case, suite
-from vosti.impl.cli.outcome import Outcome
+from vosti.impl.cli.outcome import Outcome, counted
 from vosti.impl.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def explored(asked: Asked) -> Outcome:
     click.echo(
         f"Explored: {report.states:,} distinct states, nothing left out, nothing wrong; {seconds:.1f} s."
         if good
-        else f"Found: {len(report.counterexamples)} counterexamples."
+        else f"Found: {counted(len(report.counterexamples), 'counterexample')}."
         if report.counterexamples
         else "Not explored: something within the bounds was left out."
     )

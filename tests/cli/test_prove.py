@@ -10,11 +10,14 @@ import pytest
 
 from command_line import Ended, vosti, vosti_without
 from vosti.impl.cli.outcome import table
-from vosti.proofs import mutant_runs, mutants, prove
+from vosti.proofs import explore_report, mutant_runs, mutants, prove
+from vosti.proofs.explore import Exploration, explore
 from vosti.proofs.explore_bounds import DEFAULT
 from vosti.proofs.explore_progress import ENGINES
 from vosti.refinement.smt.obligation import Obligation
 from vosti.refinement.smt.solve import Limits
+from vosti.spec.state import State
+from vosti.spec.step import Action
 
 ONE = ("prove", "spec", "--action", "evict", "--conjunct", "parents_precede", "--jobs", "1")
 """The one obligation that a page is no leaf for: `inductive/evict: parents_precede`."""
@@ -206,6 +209,33 @@ def test_small_worlds_are_explored(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert "nothing left out, nothing wrong" in last(ended)
     assert ["tiny", "tiny engine"] == [one["name"] for one in told]
     assert all(one["exhausted"] and one["states"] > 1 for one in told)
+
+
+def anything(s: State, action: Action) -> bool:
+    """A guard that holds always."""
+    return True
+
+
+@pytest.mark.parametrize(
+    ("exploration", "sentence", "wrong"),
+    [
+        (explore(replace(DEFAULT[0], requests=1), guard=anything), "Found: 1 counterexample.", "1. "),
+        (explore(DEFAULT[0], most=9), "Not explored: something within the bounds was left out.", "not exhausted"),
+    ],
+    ids=["a counterexample", "something left out"],
+)
+def test_an_exploration_that_found_something_or_stopped_is_a_failure(
+    exploration: Exploration, sentence: str, wrong: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Exit code 1, a sentence, and a failure in the JUnit file that says how to get there."""
+    report = explore_report.Report((exploration,), (), None)
+    monkeypatch.setattr(explore_report, "explore_all", lambda **how: report)
+    ended = vosti("prove", "explore", "--junit", tmp_path / "x.xml")
+    (failure,) = ElementTree.parse(tmp_path / "x.xml").iter("failure")
+
+    assert 1 == ended.code
+    assert sentence == last(ended)
+    assert wrong in str(failure.text)
 
 
 @pytest.mark.parametrize(
