@@ -10,7 +10,7 @@ from vosti.proofs.vacuity import needed, reached
 from vosti.spec.invariants import CONJUNCTS, invariant
 from vosti.spec.step import RULES, effect, guard
 
-FEW = ("tables_hold", "arrivals_are_unique")
+FEW = ("tables_hold", "pages_are_filled")
 
 
 def test_every_action_happens() -> None:
