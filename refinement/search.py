@@ -8,7 +8,8 @@ functions before it is believed. There are three answers, and none stands for an
 - *impossible within N*: no sequence of at most N actions over the ids of the step does;
 - *gave up*: there was more to evaluate, or to solve, than was allowed. The limits count work, not time.
 
-The forward is taken as recorded. Its computes are not searched for, and not counted.
+The forward is taken as recorded. Its computes are not searched for, and not counted. Who arrived is known of requests
+that are live afterwards, and of those whose admission was recorded; of others an admission is not tried.
 """
 
 from __future__ import annotations
@@ -156,7 +157,10 @@ def search(question: Question, limits: Limits = LIMITS, replaced: Replaced | Non
 
 
 def _universe(question: Question) -> str:
-    return f"over {len(question.requests)} requests and {len(question.pages)} pages"
+    """What a search ranges over."""
+    unknown = sorted({r for r, _ in question.written} - question.begins.keys())
+    gap = f"; rows name {', '.join(unknown)}, of whom no admission is known" if unknown else ""
+    return f"over {len(question.requests)} requests and {len(question.pages)} pages{gap}"
 
 
 # ---------------------------------------------------------------- replay

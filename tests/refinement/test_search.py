@@ -18,7 +18,7 @@ from vosti.refinement.smt.solve import model
 from vosti.refinement.texts import Scripts, texts
 from vosti.spec import actions
 from vosti.spec.state import PageId, State, Token
-from vosti.spec.step import RULES, Action, Compute, Evict, Observe, Phase
+from vosti.spec.step import RULES, Action, Admit, Compute, Evict, Observe, Phase
 
 DELETED = [kind for kind in RULES if kind not in (Compute, Observe)]
 """All actions that change a state and are recorded as such."""
@@ -47,6 +47,33 @@ def test_a_deleted_action_is_found(kind: type[Action]) -> None:
     assert Answer.EXPLAINED == outcome.answer
     assert kind in set(map(type, outcome.actions))
     assert replays(question, outcome.actions)
+
+
+def test_steps_that_happened_are_explained() -> None:
+    """Valid steps, nothing recorded of their actions but who arrived: explained, with no more actions than happened."""
+    habits = replace(CROWDED, page_size=3, reread=True)
+    for _, question, happened in small_steps(stream(44, 25, habits), most=6):
+        admissions = tuple(action for action in happened if isinstance(action, Admit))
+        outcome = search(replace(question, recorded=admissions))
+
+        assert Answer.EXPLAINED == outcome.answer
+        assert len(outcome.actions) <= len(happened)
+        assert replays(question, outcome.actions)
+
+
+def test_an_admission_that_nobody_recorded_is_named() -> None:
+    """A request that came and went in one step, its admission not recorded: what is missing is part of the answer."""
+    for seed in range(50, 80):
+        for _, question, happened in small_steps(stream(seed, 25, replace(CROWDED, domains=1))):
+            gone = [a.request for a in happened if isinstance(a, Admit) and a.request not in question.after.requests]
+            if gone and gone[0] in dict(question.written):
+                outcome = search(replace(question, recorded=()))
+
+                assert Answer.IMPOSSIBLE == outcome.answer
+                assert f"rows name {gone[0]}, of whom no admission is known" in str(outcome)
+                assert Answer.EXPLAINED == search(question).answer
+                return
+    raise AssertionError("no request came and went in one step")
 
 
 def test_a_search_may_begin_in_the_settle() -> None:

@@ -46,7 +46,8 @@ def small_steps(s: Stream, most: int = 9) -> Iterator[tuple[int, Question, tuple
             assert isinstance(settle, SettleEvent)
             actions = tuple(a for a in (*event.actions, *settle.actions) if not isinstance(a, Observe))
             if len(actions) <= most:
-                yield i, Question(s.states[i], settle.after, forward, recorded=actions), actions
+                question = Question(s.states[i], settle.after, forward, settle.rereadings, actions)
+                yield i, question, actions
 
 
 def steps_with(kind: type[Action], seeds: range = range(20)) -> Iterator[tuple[Question, Action]]:
