@@ -26,6 +26,7 @@ from vosti.proofs import (
     forward_order,
     inductive,
     pool_composites,
+    pool_consequences,
     pool_matches,
     pool_refinement,
     pool_rows,
@@ -53,6 +54,7 @@ THEOREMS: Mapping[str, ModuleType] = {
         pool_composites,
         pool_matches,
         pool_rows,
+        pool_consequences,
     )
 }
 """Each module states one theorem in its docstring, and yields its obligations."""

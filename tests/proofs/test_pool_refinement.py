@@ -14,7 +14,7 @@ from vosti.refinement.smt.solve import LIMITS, Answer, solve
 from vosti.refinement.smt.theory import FiniteSets
 from vosti.spec.step import RULES
 
-THEOREMS = ("pool_refinement", "pool_composites", "pool_matches", "pool_rows")
+THEOREMS = ("pool_refinement", "pool_composites", "pool_matches", "pool_rows", "pool_consequences")
 COMPOSITES = ("attach_prefix", "advance", "advance_each")
 
 
