@@ -120,7 +120,8 @@ class Question:
             count[r] = max(count[r], len(request.table))
         for row in self.rows:
             if row.request is not None:
-                count[row.request] = max(count[row.request], row.position // self.before.page_size + 1)
+                blocks = min(row.position // self.before.page_size + 1, len(row.table))
+                count[row.request] = max(count[row.request], blocks)
         return count
 
     @cached_property
@@ -233,19 +234,16 @@ class Question:
                 yield Emit(r, Record(yielded[last + k], token), following)
             sampler, k = following, k + 1
 
-    def _tokens(
-        self, r: RequestId, request: Request, k: int, logits: Logits, sampler: Sampler
-    ) -> frozenset[Token] | tuple[Token, ...]:
+    def _tokens(self, r: RequestId, request: Request, k: int, logits: Logits, sampler: Sampler) -> tuple[Token, ...]:
         """The tokens that may have been the k-th of this step."""
         if r in self.after.requests:
             return self.after.requests[r].output[len(request.output) :][k : k + 1]
         recorded = [a.record.token for a in self.recorded if isinstance(a, Emit) and a.request == r]
         drafted = [d[k] for d in (request.draft, *sorted(self.drafts.get(r, ()))) if k < len(d)]
         seen = self._seen(logits, sampler)
-        # Nothing is left that depends on which token it was: any one stands for all.
-        return tuple(dict.fromkeys([*recorded[k : k + 1], *drafted, *(() if seen is None else (seen,))])) or (
-            request.prompt[-1],
-        )
+        known = dict.fromkeys([*recorded[k : k + 1], *drafted, *(() if seen is None else (seen,))])
+        # If none is known, nothing is left that depends on which token it was: any one stands for all.
+        return tuple(known) or request.prompt[-1:]
 
     # ---------------------------------------------------------------- values
 
@@ -254,8 +252,8 @@ class Question:
         """What the forward yielded, by request and position."""
         found: dict[RequestId, dict[int, Logits]] = defaultdict(dict)
         for bits in () if self.forward is None else self.forward.logits:
-            row = self.rows[bits.row]
-            if row.request is not None:
+            row = self.rows[bits.row] if 0 <= bits.row < len(self.rows) else None
+            if row is not None and row.request is not None:
                 found[row.request][row.position] = bits.logits
         return dict(found)
 

@@ -102,7 +102,7 @@ def other_value(event: ForwardEvent, s: State) -> ForwardEvent | None:
 
 
 def test_values_are_no_matter_of_actions(tmp_path: Path) -> None:
-    """Where the check that fails does not depend on the actions, there is no search, and the report says so."""
+    """Where the recorded actions lead to the recorded state, there is no search, and the report says so."""
     path = tmp_path / "value"
     for seed in range(20):
         edited = at_event(ForwardEvent, other_value)(stream(seed, 12, CROWDED))
@@ -111,7 +111,7 @@ def test_values_are_no_matter_of_actions(tmp_path: Path) -> None:
             break
     (violation,) = audit([written(edited, path)], explain=Limits()).violations
 
-    assert "none: this check does not depend on which actions happened" == violation.search
+    assert "none: the recorded actions lead to the recorded state, and something else is wrong" == violation.search
 
 
 def test_a_step_that_was_cut_off_is_not_searched(tmp_path: Path) -> None:
