@@ -10,7 +10,8 @@ from functools import cached_property, lru_cache
 from vosti.refinement.candidates import Question
 from vosti.refinement.evidence import BY_EVIDENCE, Evidence
 from vosti.refinement.smt.compiler import Compiler
-from vosti.refinement.smt.concrete import UNDEFINED, Cases, Ids, Key, Work, flat, parts, resolved
+from vosti.refinement.smt.components import Ids, Key, flat, parts, resolved
+from vosti.refinement.smt.concrete import UNDEFINED, Cases, Work
 from vosti.refinement.smt.terms import BOOL, FALSE, INT, TRUE, Term, conj, disj, symbol
 from vosti.refinement.smt.unrolling import Candidate, Constraint, Domains, Phase, Unrolling, Write, asserted
 from vosti.refinement.smt.values import RecordType, Type, Value, field_types, sort_of, type_of

@@ -9,6 +9,7 @@
 - `comprehensions`: quantifiers, and mappings, sets and tuples by comprehension.
 - `compiler`: functions, statements and expressions of the subset.
 - `obligation`: what is to be proved, as one SMT-LIB script.
+- `components`: what a concrete state and a symbolic one are made of, under the same names.
 - `concrete`: what terms are worth on the ids of one concrete step, every quantifier expanded.
 - `unrolling`: so many actions on these ids, as one propositional script.
 - `solve`: the only module that knows a solver. It answers *proved*, *not proved*, or *gave up*.

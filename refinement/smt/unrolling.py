@@ -17,7 +17,8 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 
 from vosti.refinement.smt import terms as T
-from vosti.refinement.smt.concrete import Cases, Env, Evaluator, Frame, Ids, Key, Work
+from vosti.refinement.smt.components import Env, Ids, Key
+from vosti.refinement.smt.concrete import Cases, Evaluator, Frame, Work
 from vosti.refinement.smt.terms import FALSE, TRUE, Term, conj, disj, neg
 
 Label = TypeVar("Label")

@@ -10,7 +10,8 @@ from event_streams import stream
 from search_cases import CROWDED, everything
 from vosti.refinement.evidence import BY_EVIDENCE, Evidence
 from vosti.refinement.smt import concrete
-from vosti.refinement.smt.concrete import UNDEFINED, Cases, Evaluator, Ids, Key, Work, flat, parts
+from vosti.refinement.smt.components import Ids, Key, flat, parts
+from vosti.refinement.smt.concrete import UNDEFINED, Cases, Evaluator, Work
 from vosti.refinement.smt.terms import BOOL, TRUE
 from vosti.refinement.smt.values import type_of
 from vosti.refinement.texts import EVIDENCE, STATE, texts
