@@ -76,7 +76,7 @@ PREMISES = (
         "are those of the specification.",
         PROVED,
         "vosti prove refinement",
-        ("pool_refinement", "pool_composites", "pool_matches", "pool_rows"),
+        ("pool_refinement", "pool_composites", "pool_matches", "pool_rows", "pool_consequences"),
     ),
     Premise(
         "What the engine decides are actions whose guards hold, its structures afterwards are what their effects say, "
