@@ -1,8 +1,10 @@
-"""How many steps a second an audit checks: `python tests/benchmarks/bench_audit.py [--page-size N] [--steps N]`.
+"""How many steps a second an audit checks.
 
-The trace is a digest trace of 8 concurrent requests with contexts to 512 tokens in a pool of 4,096 slots (256 pages of
-16), with chunked prefills, shared prefixes, drafts, evictions and preemptions. It is made from the specification and
-written to a file first; what is timed is `vosti.refinement.audit.audit` of that file, on one core.
+    python tests/benchmarks/bench_audit.py [--page-size N] [--pages N] [--requests N] [--steps N]
+
+The trace is a digest trace of 8 concurrent requests with contexts to 512 tokens in a pool of 256 pages of 16, with
+chunked prefills, shared prefixes, drafts, evictions and preemptions. It is made from the specification and written to a
+file first; what is timed is `vosti.refinement.audit.audit` of that file, on one core.
 """
 
 from __future__ import annotations
@@ -19,19 +21,18 @@ from event_walk import EventWalk, Habits
 from vosti.refinement.audit import audit
 from vosti.refinement.writer import TraceWriter
 
-SLOTS = 4096
 TARGET = 200
-"""Steps per second that an audit has to reach."""
+"""Steps per second that an audit has to reach, for the default sizes."""
 
 
-def record(path: Path, page_size: int, steps: int) -> None:
+def record(path: Path, page_size: int, pages: int, requests: int, steps: int) -> None:
     """Write the trace."""
     habits = Habits(
         page_size=page_size,
-        pages=SLOTS // page_size,
-        max_seqs=8,
-        token_budget=64,
-        live=8,
+        pages=pages,
+        max_seqs=requests,
+        token_budget=8 * requests,
+        live=requests,
         arrive=1.0,
         prompt=(64, 384),
         output=(64, 128),
@@ -54,11 +55,13 @@ def main() -> int:
     """Run the benchmark; 1 if the target is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--page-size", type=int, default=16)
+    parser.add_argument("--pages", type=int, default=256)
+    parser.add_argument("--requests", type=int, default=8)
     parser.add_argument("--steps", type=int, default=1000)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace"
-        record(path, options.page_size, options.steps)
+        record(path, options.page_size, options.pages, options.requests, options.steps)
         started = time.process_time()
         verdict = audit([path])
         seconds = time.process_time() - started
@@ -66,7 +69,8 @@ def main() -> int:
     rate = verdict.steps / seconds
     print(verdict)
     print(
-        f"page size {options.page_size}: {verdict.steps} steps, {verdict.rows} rows, {size / 1e6:.1f} MB in "
+        f"{options.requests} requests, {options.pages} pages of {options.page_size}: "
+        f"{verdict.steps} steps, {verdict.rows} rows, {size / 1e6:.1f} MB in "
         f"{seconds:.2f} s: {rate:.0f} steps/s (target {TARGET})"
     )
     return 0 if verdict.refines and rate >= TARGET else 1
