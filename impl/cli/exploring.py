@@ -26,6 +26,7 @@ def explored(asked: Asked) -> Outcome:
     from vosti.proofs.explore_bounds import DEFAULT
     from vosti.proofs.explore_progress import ENGINES
     from vosti.proofs.explore_report import explore_all
+    from vosti.proofs.explore_trace import write_trace
 
     began, done = time.perf_counter(), 0
     with progress("exploring") as advance:
@@ -56,6 +57,13 @@ def explored(asked: Asked) -> Outcome:
         }
         for one in every
     ]
+    if asked.export is not None:
+        asked.export.mkdir(parents=True, exist_ok=True)
+        for one in every:
+            if one.counterexample is not None:
+                path = asked.export / f"{one.bounds.name.replace(' ', '-')}.trace"
+                write_trace(path, one.counterexample.run)
+                click.echo(f"The counterexample of {one.bounds.name} is written to {path}.")
     click.echo()
     click.echo(
         f"Explored: {report.states:,} distinct states, nothing left out, nothing wrong; {seconds:.1f} s."

@@ -43,7 +43,7 @@ class Asked:
 @click.option("--conjunct", metavar="NAME", help="Only obligations about this conjunct or statement.")
 @click.option("--solver", type=click.Choice([*SOLVERS, "both"]), help="Who is asked: both, and z3 for mutants.")
 @click.option("--mutants", is_flag=True, help="Try the mutants of what is proved, instead of proving it.")
-@click.option("--export", type=FILE, metavar="DIR", help="Write the obligations as SMT-LIB 2 there, a new folder.")
+@click.option("--export", type=FILE, metavar="DIR", help="A new folder, for what was asked for as files.")
 @click.option("--jobs", type=click.IntRange(1, 1024), metavar="N", help="Processes at a time: one for each processor.")
 @click.option("--cache", type=FILE, envvar="VOSTI_CACHE", metavar="DIR", help="Where proofs are kept (VOSTI_CACHE).")
 @click.option("--fresh", is_flag=True, help="Prove everything anew, and keep nothing.")
@@ -72,10 +72,11 @@ def prove_command(
     of the engine's page pool is its action of the specification. Both are the default. explore: run the specification,
     and the engine's planner, through every state of small worlds.
 
-    A proof that was found is kept, by the hash of all that it depends on, and not searched for again.
+    A proof that was found is kept, by the hash of all that it depends on, and not searched for again. With --export DIR
+    the obligations are written there as SMT-LIB 2, and the counterexamples of an exploration as traces.
     """
     proving = tuple(dict.fromkeys(part for part in parts or ("spec", "refinement") if part != "explore"))
-    if "explore" in parts and (mutants or action or conjunct or export):
+    if "explore" in parts and (mutants or action or conjunct):
         raise CannotRun("An exploration has no obligations and no mutants: ask for it alone, or beside whole proofs.")
     if mutants and (solver == "both" or export or stats):
         raise CannotRun(

@@ -238,6 +238,18 @@ def test_an_exploration_that_found_something_or_stopped_is_a_failure(
     assert wrong in str(failure.text)
 
 
+def test_a_counterexample_is_written_as_a_trace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its audit stops at the action that the specification refuses, as the exploration did at what it led to."""
+    found = explore(replace(DEFAULT[0], requests=1), guard=anything)
+    monkeypatch.setattr(explore_report, "explore_all", lambda **how: explore_report.Report((found,), (), None))
+    ended = vosti("prove", "explore", "--export", tmp_path / "found")
+    (trace,) = (tmp_path / "found").iterdir()
+
+    assert 1 == ended.code
+    assert f"is written to {trace}." in ended.out
+    assert 1 == vosti("audit", trace).code
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
