@@ -28,7 +28,7 @@ check-all: .venv/installed-dev
 	$(BIN)/vosti prove spec refinement --solver both --stats
 	$(BIN)/vosti prove explore
 	$(BIN)/vosti prove --mutants
-	$(BIN)/pytest -m slow --durations 0 $(IN_COMMANDS)
+	$(BIN)/pytest --numprocesses auto --dist loadfile -m slow --durations 0 $(IN_COMMANDS)
 
 docs: .venv/installed-dev
 	$(BIN)/pytest -q --doctest-modules spec
