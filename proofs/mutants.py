@@ -16,11 +16,12 @@ What is neither implied, nor not proved, nor refuted is *open*: then the theorem
 from __future__ import annotations
 
 import json
-import multiprocessing
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
+from multiprocessing import get_context
 from typing import Any
 
 from vosti.impl import pool as pools
@@ -335,6 +336,7 @@ def mutants(
 
     Raises:
         ValueError: for a subject that there is not.
+        BrokenProcessPool: if a process dies at work.
     """
     tasks = [(subject, mutant, trial) for subject, mutant in listed(subjects) if chosen(subject, mutant)]
     results: list[Result] = []
@@ -348,9 +350,14 @@ def mutants(
         for task in tasks:
             take(tried(*task))
     else:
-        with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-            for result in pool.imap(_task, tasks):
-                take(result)
+        # A fresh interpreter for each worker, as in `vosti.proofs.prove`.
+        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as workers:
+            try:
+                for result in workers.map(_task, tasks):
+                    take(result)
+            except BaseException:
+                workers.shutdown(wait=False, cancel_futures=True)  # nobody waits for what is left
+                raise
     return Report(tuple(results))
 
 

@@ -4,6 +4,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from xml.etree import ElementTree
 
 import pytest
@@ -272,10 +273,17 @@ def test_bad_input_is_refused(arguments: list[str], sentence: str) -> None:
     assert 1 == ended.err.count("\n")
 
 
-def test_a_worker_that_dies_ends_the_command(few: None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("work", "arguments"),
+    [((prove, "_result"), ["--fresh"]), ((mutants, "_task"), ["--mutants"])],
+    ids=["obligations", "mutants"],
+)
+def test_a_worker_that_dies_ends_the_command(
+    work: tuple[ModuleType, str], arguments: list[str], few: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nobody waits for a process that was killed."""
-    monkeypatch.setattr(prove, "_result", die)
-    ended = vosti("prove", "spec", "--jobs", "2", "--fresh")
+    monkeypatch.setattr(*work, die)
+    ended = vosti("prove", "spec", "--jobs", "2", *arguments)
 
     assert 2 == ended.code
     assert "vosti: A process died at work, perhaps for want of memory: try again with --jobs 1.\n" == ended.err
