@@ -73,6 +73,7 @@ class Engine:
         drafter: Drafter | None = None,
         tracer: Tracer | None = None,
         full: bool = False,
+        observer: Ghost | None = None,
         key_space: int = KEY_SPACE,
     ) -> None:
         """An engine with an empty pool.
@@ -83,6 +84,7 @@ class Engine:
             drafter: proposes drafts; by default there are none.
             tracer: takes ghost events; by default none are made.
             full: whether events carry the bits of logits and KV, and not only their digests.
+            observer: is shown what a tracer's events are made from, in their place: without a tracer only.
             key_space: how many different hashes the prefix index has; a test makes it small, so that they collide.
         """
         self.options = options or EngineOptions()
@@ -107,7 +109,7 @@ class Engine:
         if self.options.poison:
             backend.poison()
         self._ghost: Ghost = (
-            NoGhost()
+            (observer or NoGhost())
             if tracer is None
             else TracedGhost(tracer, backend, self.options.page_size, full=full, reread=self.options.reread)
         )
