@@ -129,7 +129,7 @@ class Backend(Protocol):
     def slot_bytes(self, slots: Sequence[int]) -> list[bytes]:
         """The raw bytes stored in each slot, read from the pool: per layer in order its key, then its value.
 
-        Little-endian, [layers, 2, kv_heads, head_dim] in the pool's dtype.
+        Little-endian in the pool's dtype; of each layer [2, kv_heads, head_dim], which may differ between layers.
         """
 
     def fingerprint(self) -> dict[str, object]:

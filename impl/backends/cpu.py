@@ -21,7 +21,7 @@ from vosti.impl.backends.programs import PROGRAMS, TensorOps
 from vosti.impl.backends.torch_ops import TorchOps, fixed_arithmetic
 from vosti.impl.errors import BatchError
 from vosti.impl.models.model import Model
-from vosti.impl.models.plan import LOGITS, POSITIONS, TOKEN_IDS, Launch, Operation, Rows
+from vosti.impl.models.plan import LOGITS, POSITIONS, TOKEN_IDS, KVShape, Launch, Operation, Rows
 from vosti.spec.numerics.attention import Lanes, attention
 
 
@@ -32,11 +32,11 @@ class _RowTile:
     buffers: dict[str, Tensor]
     """Of each buffer, this tile's rows."""
 
-    places: Tensor
-    """[2 · ROW_TILE · kv_heads] Rows of a layer's part of the pool that take the keys, then the values."""
+    places: dict[int, Tensor]
+    """Per number of kv heads, [2 · ROW_TILE · kv_heads]: rows of a layer's pool for the keys, then the values."""
 
-    splits: dict[int | None, list[list[Lanes[Tensor]]]]
-    """Per window, the key tiles to visit."""
+    splits: dict[tuple[int, int | None], list[list[Lanes[Tensor]]]]
+    """Per number of kv heads and window, the key tiles to visit."""
 
 
 @dataclass
@@ -81,12 +81,17 @@ class CpuBackend:
         self._ops: TensorOps = ops if ops is not None else TorchOps()
         shapes = {buffer.name: buffer.shape for buffer in model.plan.buffers}
         self._steps = [_Step(launch, model.parameters, shapes) for launch in model.plan.launches]
-        self._windows = {step.launch.window for step in self._steps if step.launch.operation is Operation.ATTENTION}
+        self._attended = {
+            (self._kv(step.launch).heads, step.launch.window)
+            for step in self._steps
+            if step.launch.operation is Operation.ATTENTION
+        }
         self._fingerprint: dict[str, object] | None = None
         self._page_size = 0
         self._pages = 0
-        self._layout = PoolLayout(0, model.plan.kv_heads)
-        self._pool = torch.empty(0)
+        self._slots = 0
+        self._layouts: dict[int, PoolLayout] = {}
+        self._pool: list[Tensor] = []
 
     # ------------------------------------------------------------ what the model is
 
@@ -122,25 +127,27 @@ class CpuBackend:
         """Make a fresh pool, all zeros. Raises `BatchError` unless both numbers are at least 1."""
         if pages < 1 or page_size < 1:
             raise BatchError(f"A pool needs at least one page of at least one slot, not {pages} of {page_size}.")
-        plan = self.model.plan
-        self._pages, self._page_size = pages, page_size
-        self._layout = PoolLayout(pages * page_size, plan.kv_heads)
-        self._pool = torch.zeros(plan.layers, 2, plan.kv_heads, self._layout.stride, plan.head_dim)
+        self._pages, self._page_size, self._slots = pages, page_size, pages * page_size
+        shapes = self.model.plan.kv_shapes
+        self._layouts = {kv.heads: PoolLayout(self._slots, kv.heads) for kv in shapes}
+        self._pool = [torch.zeros(2, kv.heads, self._layouts[kv.heads].stride, kv.head_dim) for kv in shapes]
 
     def poison(self) -> None:
         """Fill all slots with NaN."""
-        self._pool[:, :, :, : self._layout.slots].fill_(float("nan"))
+        for layer in self._pool:
+            layer[:, :, : self._slots].fill_(float("nan"))
 
     def slot_bytes(self, slots: Sequence[int]) -> list[bytes]:
-        """The bytes of [layers, 2, kv_heads, head_dim] of each slot. Raises `BatchError` for a slot out of range."""
-        if any(not 0 <= slot < self._layout.slots for slot in slots):
-            raise BatchError(f"Slots must lie between 0 and {self._layout.slots - 1}.")
-        values = self._stored(np.array(slots, dtype=np.int64)).permute(3, 0, 1, 2, 4).contiguous()
+        """Of each slot the bytes of [2, kv_heads, head_dim] of each layer. Raises `BatchError` for one out of range."""
+        if any(not 0 <= slot < self._slots for slot in slots):
+            raise BatchError(f"Slots must lie between 0 and {self._slots - 1}.")
+        values = self._stored(np.array(slots, dtype=np.int64))
         return [slot.tobytes() for slot in values.numpy().astype("<f4", copy=False)]
 
     def _stored(self, slots: Integers) -> Tensor:
-        """[layers, 2, kv_heads, slots, head_dim] Keys and values, as read from the pool."""
-        return self._pool.index_select(3, torch.from_numpy(slots))
+        """[slots, all layers' 2 · kv_heads · head_dim] Keys and values, as read from the pool."""
+        index = torch.from_numpy(slots)
+        return torch.cat([layer.index_select(2, index).permute(2, 0, 1, 3).flatten(1) for layer in self._pool], 1)
 
     # ------------------------------------------------------------ the forward
 
@@ -159,13 +166,13 @@ class CpuBackend:
     def _check(self, batch: Batch) -> None:
         """Raises `BatchError` for what would reach outside the model's tables or the pool."""
         rows, sequences = len(batch.tokens), len(batch.tables)
-        if not self._layout.slots:
+        if not self._slots:
             raise BatchError("There is no pool; call allocate(pages, page_size) before the first forward.")
         if rows == 0 or rows % ROW_TILE:
             raise BatchError(f"A batch must have a positive multiple of {ROW_TILE} rows, not {rows}.")
         _check_range("tokens", batch.tokens, 0, self.vocab_size)
         _check_range("positions", batch.positions, 0, self.max_positions)
-        _check_range("write_slots", batch.write_slots, NO_SLOT, self._layout.slots)
+        _check_range("write_slots", batch.write_slots, NO_SLOT, self._slots)
         _check_range("sequences", batch.sequences, NO_SEQUENCE, sequences)
         _check_range("tables", batch.tables, -1, self._pages)
         _check_range("logit_rows", batch.logit_rows, 0, rows)
@@ -180,12 +187,14 @@ class CpuBackend:
 
     def _row_tile(self, batch: Batch, begin: int) -> _RowTile:
         rows = slice(begin, begin + ROW_TILE)
-        slots = np.where(batch.write_slots[rows] == NO_SLOT, self._layout.discard, batch.write_slots[rows])
         integers = {TOKEN_IDS: batch.tokens[rows], POSITIONS: batch.positions[rows]}
         return _RowTile(
             {name: torch.from_numpy(values.copy()) for name, values in integers.items()},
-            torch.from_numpy(self._layout.rows(slots[:, None]).reshape(-1)),
-            {window: tile_splits(batch, rows, self._page_size, self._layout, window) for window in self._windows},
+            {n: torch.from_numpy(layout.places(batch.write_slots[rows])) for n, layout in self._layouts.items()},
+            {
+                (heads, window): tile_splits(batch, rows, self._page_size, self._layouts[heads], window)
+                for heads, window in self._attended
+            },
         )
 
     def _selected(self, batch: Batch) -> list[_LogitTile]:
@@ -213,25 +222,31 @@ class CpuBackend:
                 chosen = [buffer.index_select(0, logit_tile.rows) for buffer in whole]
                 step.run(self._ops, logit_tile.buffers, chosen)
 
-    def _cache(self, layer: int | None) -> Tensor:
-        """One layer's part of the pool, as `TorchOps` reads it."""
-        return self._pool[layer].view(-1, self.model.plan.head_dim)
+    def _kv(self, launch: Launch) -> KVShape:
+        assert launch.layer is not None
+        return self.model.plan.kv_shapes[launch.layer]
+
+    def _cache(self, launch: Launch) -> Tensor:
+        """The pool of the launch's layer, as `TorchOps` reads it."""
+        assert launch.layer is not None
+        return self._pool[launch.layer].view(-1, self._kv(launch).head_dim)
 
     def _store(self, launch: Launch, tile: _RowTile) -> None:
-        keys_values = torch.cat([tile.buffers[name].reshape(-1, self.model.plan.head_dim) for name in launch.inputs])
-        self._cache(launch.layer).index_copy_(0, tile.places, keys_values)
+        kv = self._kv(launch)
+        keys_values = torch.cat([tile.buffers[name].reshape(-1, kv.head_dim) for name in launch.inputs])
+        self._cache(launch).index_copy_(0, tile.places[kv.heads], keys_values)
 
     def _attention(self, launch: Launch, tile: _RowTile) -> Tensor:
-        plan = self.model.plan
+        kv = self._kv(launch)
         (queries,) = (tile.buffers[name] for name in launch.inputs)
         (scale,) = launch.constants
         return attention(
             self._ops,
-            queries.reshape(ROW_TILE, plan.kv_heads, -1, plan.head_dim),
-            self._cache(launch.layer),
-            tile.splits[launch.window],
+            queries.reshape(ROW_TILE, kv.heads, -1, kv.head_dim),
+            self._cache(launch),
+            tile.splits[kv.heads, launch.window],
             scale,
-            plan.head_dim,
+            kv.head_dim,
         )
 
     def _logits(self, count: int, selected: list[_LogitTile]) -> Tensor:
@@ -244,8 +259,7 @@ class CpuBackend:
         """[rows] Whether all that each row stored is finite, as read back from the pool."""
         finite = np.ones(len(batch.tokens), dtype=np.bool_)
         written = batch.write_slots != NO_SLOT
-        stored = torch.isfinite(self._stored(batch.write_slots[written]))
-        finite[written] = stored.permute(3, 0, 1, 2, 4).flatten(1).all(1).numpy()
+        finite[written] = torch.isfinite(self._stored(batch.write_slots[written])).all(1).numpy()
         return finite
 
 

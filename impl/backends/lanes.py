@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vosti.impl.backend import NO_SEQUENCE, Batch, Integers
+from vosti.impl.backend import NO_SEQUENCE, NO_SLOT, Batch, Integers
 from vosti.impl.backends.torch_ops import EVERYWHERE
 from vosti.spec.numerics.attention import KEY_TILE, SPLIT_TILES, Lanes, visible, visible_tiles
 
 
 @dataclass(frozen=True)
 class PoolLayout:
-    """How slots lie in one layer's part of the pool, seen as [2 · kv_heads · stride, head_dim].
+    """How slots lie in one layer's pool, seen as [2 · kv_heads · stride, head_dim].
 
     Row (c · kv_heads + h) · stride + s holds head h of slot s, its key for c = 0 and its value for c = 1. Behind the
     slots stand two more: one of zeros, that nobody writes, and one that nobody reads.
@@ -40,8 +40,12 @@ class PoolLayout:
         """Slots from one head to the next."""
         return self.slots + 2
 
+    def places(self, slots: Integers) -> Integers:
+        """[rows] slots, or `NO_SLOT` → [2 · rows · kv_heads] rows of the layer's pool, keys first, then values."""
+        return self.rows(np.where(slots == NO_SLOT, self.discard, slots)[:, None]).reshape(-1)
+
     def rows(self, slots: Integers) -> Integers:
-        """[..., rows, lanes] slots → [..., 2, rows, kv_heads, lanes] rows of the layer's part."""
+        """[..., rows, lanes] slots → [..., 2, rows, kv_heads, lanes] rows of the layer's pool."""
         heads = np.arange(2 * self.kv_heads, dtype=np.int64).reshape(2, 1, self.kv_heads, 1) * self.stride
         return slots[..., None, :, None, :] + heads
 

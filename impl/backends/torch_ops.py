@@ -54,7 +54,7 @@ class TorchOps:
     def __init__(self) -> None:
         self._constants: dict[float, Tensor] = {}
         self._trees: dict[torch.Size, _Tree] = {}
-        self._loaded: dict[torch.Size, Tensor] = {}
+        self._loaded: dict[tuple[int, ...], Tensor] = {}
 
     def _constant(self, value: Tensor | float) -> Tensor:
         """A number as a tensor without axes; a tensor as it is."""
@@ -161,10 +161,11 @@ class TorchOps:
 
     def load(self, cache: Tensor, slots: Tensor, live: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of one key tile, 0 where not live."""
-        if slots.shape not in self._loaded:
-            self._loaded[slots.shape] = torch.empty(slots.numel(), cache.shape[-1])
-        loaded = torch.index_select(cache, 0, slots.view(-1), out=self._loaded[slots.shape])
-        keys, values = loaded.view(*slots.shape, -1)
+        shape = (*slots.shape, cache.shape[-1])
+        if shape not in self._loaded:
+            self._loaded[shape] = torch.empty(slots.numel(), cache.shape[-1])
+        loaded = torch.index_select(cache, 0, slots.view(-1), out=self._loaded[shape])
+        keys, values = loaded.view(shape)
         return keys, values
 
 

@@ -48,16 +48,30 @@ MOST_POSITIONS = 2**20
 
 
 @dataclass(frozen=True)
+class Attention:
+    """The attention of the layers of one type."""
+
+    kv_heads: int
+    head_dim: int
+    rope: Rope
+    window: int | None = None
+    """Positions that a row sees, its own included; None for all earlier ones."""
+
+
+@dataclass(frozen=True)
 class ModelConfig:
-    """What the two families have in common, and where they differ, as data."""
+    """What the families have in common, and where they differ, as data."""
 
     family: Family
     vocab_size: int
     hidden_size: int
     intermediate_size: int
     heads: int
-    kv_heads: int
-    head_dim: int
+    """Of queries; the same in all layers."""
+
+    attention: Mapping[LayerType, Attention]
+    """One entry for each layer type that occurs."""
+
     norm_epsilon: float
     attention_scale: float
     """Factor on the scores."""
@@ -69,12 +83,6 @@ class ModelConfig:
     """Soft cap on the logits."""
 
     layer_types: tuple[LayerType, ...]
-    window: int | None
-    """Positions that a row of a sliding layer sees, its own included."""
-
-    rope: Mapping[LayerType, Rope]
-    """One entry for each layer type that occurs."""
-
     tied_head: bool
     """Whether the language-model head is the embedding table."""
 
@@ -150,13 +158,14 @@ def _common(fields: Fields, family: Family, **chosen: Any) -> ModelConfig:
         eos_ids=(),
         **chosen,
     )
-    if config.heads % config.kv_heads:
-        raise CheckpointError(
-            f"{fields.where}: num_attention_heads = {config.heads} is not a multiple of "
-            f"num_key_value_heads = {config.kv_heads}."
-        )
-    if config.head_dim % 2:
-        raise CheckpointError(f"{fields.where}: head_dim = {config.head_dim} must be even.")
+    for attention in config.attention.values():
+        if config.heads % attention.kv_heads:
+            raise CheckpointError(
+                f"{fields.where}: num_attention_heads = {config.heads} is not a multiple of "
+                f"num_key_value_heads = {attention.kv_heads}."
+            )
+        if attention.head_dim % 2:
+            raise CheckpointError(f"{fields.where}: head_dim = {attention.head_dim} must be even.")
     return config
 
 
@@ -182,14 +191,11 @@ def _llama3(fields: Fields) -> ModelConfig:
         "llama3",
         vocab_size=fields.integer("vocab_size"),
         heads=heads,
-        kv_heads=fields.integer("num_key_value_heads", heads),
-        head_dim=head_dim,
+        attention={"full": Attention(fields.integer("num_key_value_heads", heads), head_dim, rope)},
         attention_scale=head_dim**-0.5,
         embedding_scale=None,
         final_softcap=None,
         layer_types=("full",) * fields.integer("num_hidden_layers", most=MOST_LAYERS),
-        window=None,
-        rope={"full": rope},
         tied_head=fields.flag("tie_word_embeddings", False),
         max_positions=min(fields.integer("max_position_embeddings", 2048), MOST_POSITIONS),
         text_half=False,
@@ -204,26 +210,22 @@ def _gemma3(fields: Fields, text_half: bool) -> ModelConfig:
         if name not in ("full_attention", "sliding_attention"):
             raise UnsupportedModelError(f"{new.where}: {name!r} is not a layer type.")
     none = Fields({}, fields.where)
-    rope = {
-        "full": read_rope(
-            fields, new.object("full_attention"), fields.object("rope_scaling"), "rope_theta", 1_000_000.0
-        ),
-        "sliding": read_rope(fields, new.object("sliding_attention"), none, "rope_local_base_freq", 10_000.0),
-    }
-    sliding = "sliding" in layer_types
+    full = read_rope(fields, new.object("full_attention"), fields.object("rope_scaling"), "rope_theta", 1_000_000.0)
+    sliding = read_rope(fields, new.object("sliding_attention"), none, "rope_local_base_freq", 10_000.0)
+    kv_heads, head_dim = fields.integer("num_key_value_heads", 4), fields.integer("head_dim", 256)
+    attention = {"full": Attention(kv_heads, head_dim, full)}
+    if "sliding" in layer_types:
+        attention["sliding"] = Attention(kv_heads, head_dim, sliding, fields.integer("sliding_window", 4096))
     return _common(
         fields,
         "gemma3",
         vocab_size=fields.integer("vocab_size", 262_208),
         heads=fields.integer("num_attention_heads", 8),
-        kv_heads=fields.integer("num_key_value_heads", 4),
-        head_dim=fields.integer("head_dim", 256),
+        attention={kind: attention[kind] for kind in attention if kind in layer_types},
         attention_scale=fields.number("query_pre_attn_scalar", 256) ** -0.5,
         embedding_scale=fields.integer("hidden_size") ** 0.5,
         final_softcap=fields.number("final_logit_softcapping") if fields.has("final_logit_softcapping") else None,
         layer_types=layer_types,
-        window=fields.integer("sliding_window", 4096) if sliding else None,
-        rope={kind: rope[kind] for kind in rope if kind in layer_types},
         tied_head=fields.flag("tie_word_embeddings", True),
         max_positions=min(fields.integer("max_position_embeddings", 131_072), MOST_POSITIONS),
         text_half=text_half,

@@ -12,6 +12,7 @@ from vosti.impl.models.plan import (
     POSITIONS,
     TOKEN_IDS,
     Buffer,
+    KVShape,
     Launch,
     Operation,
     Parameter,
@@ -55,9 +56,10 @@ def build_plan(config: ModelConfig, style: Style) -> Plan:
         buffers=tuple(plan.buffers()),
         parameters=tuple(plan.parameters()),
         launches=tuple(plan.launches()),
-        kv_heads=config.kv_heads,
-        head_dim=config.head_dim,
-        layers=len(config.layer_types),
+        kv_shapes=tuple(
+            KVShape(attention.kv_heads, attention.head_dim)
+            for attention in (config.attention[kind] for kind in config.layer_types)
+        ),
         tables=tuple(name for kind in kinds for name in table_names(kind)),
         tied=tied,
     )
@@ -73,18 +75,19 @@ class _Builder:
 
     def buffers(self) -> Iterator[Buffer]:
         config = self.config
-        rotated = config.heads + config.kv_heads
         yield Buffer("residual", (config.hidden_size,))
         yield Buffer("normed", (config.hidden_size,))
         yield Buffer("update", (config.hidden_size,))
         for kind in self.kinds:
-            yield Buffer(f"cosine.{kind}", (1, config.head_dim // 2))
-            yield Buffer(f"sine.{kind}", (1, config.head_dim // 2))
-        yield Buffer("queries_keys", (rotated, config.head_dim))
-        yield Buffer("queries", (config.heads, config.head_dim))
-        yield Buffer("keys", (config.kv_heads, config.head_dim))
-        yield Buffer("values", (config.kv_heads, config.head_dim))
-        yield Buffer("context", (config.heads * config.head_dim,))
+            attention = config.attention[kind]
+            kv_heads, head_dim = attention.kv_heads, attention.head_dim
+            yield Buffer(f"cosine.{kind}", (1, head_dim // 2))
+            yield Buffer(f"sine.{kind}", (1, head_dim // 2))
+            yield Buffer(f"queries_keys.{kind}", (config.heads + kv_heads, head_dim))
+            yield Buffer(f"queries.{kind}", (config.heads, head_dim))
+            yield Buffer(f"keys.{kind}", (kv_heads, head_dim))
+            yield Buffer(f"values.{kind}", (kv_heads, head_dim))
+            yield Buffer(f"context.{kind}", (config.heads * head_dim,))
         yield Buffer("gate_and_up", (2 * config.intermediate_size,))
         yield Buffer("activated", (config.intermediate_size,))
         yield Buffer("last_residual", (config.hidden_size,))
@@ -99,7 +102,8 @@ class _Builder:
         yield Parameter("embedding", (Source("model.embed_tokens.weight", vocabulary),))
         for layer in range(len(config.layer_types)):
             yield self._norm(layer, "attention_norm", "input_layernorm")
-            query, key = config.heads * config.head_dim, config.kv_heads * config.head_dim
+            attention = config.attention[config.layer_types[layer]]
+            query, key = config.heads * attention.head_dim, attention.kv_heads * attention.head_dim
             yield self._linear(
                 layer,
                 "qkv",
@@ -110,10 +114,10 @@ class _Builder:
                 yield Parameter(
                     f"layers.{layer}.query_key_norm",
                     tuple(
-                        Source(f"model.layers.{layer}.self_attn.{name}.weight", (config.head_dim,))
+                        Source(f"model.layers.{layer}.self_attn.{name}.weight", (attention.head_dim,))
                         for name in ("q_norm", "k_norm")
                     ),
-                    repeats=(config.heads, config.kv_heads),
+                    repeats=(config.heads, attention.kv_heads),
                 )
             yield self._linear(layer, "output", query, [("self_attn.o_proj", config.hidden_size)])
             if style.attention_result_norm:
@@ -189,23 +193,23 @@ class _Builder:
     def _attention(self, layer: int) -> Iterator[Launch]:
         config = self.config
         kind = config.layer_types[layer]
-        window = config.window if kind == "sliding" else None
-        both = ("queries_keys",)
-        yield Launch(Operation.LINEAR, ("normed",), ("queries_keys", "values"), (f"layers.{layer}.qkv",))
+        both = (f"queries_keys.{kind}",)
+        queries, keys, values, context = (f"{name}.{kind}" for name in ("queries", "keys", "values", "context"))
+        yield Launch(Operation.LINEAR, ("normed",), (*both, values), (f"layers.{layer}.qkv",))
         if self.style.query_key_norm:
             weight = (f"layers.{layer}.query_key_norm",)
             yield Launch(self.style.norm, both, both, weight, (config.norm_epsilon,))
-        yield Launch(Operation.ROTATE, (*both, f"cosine.{kind}", f"sine.{kind}"), ("queries", "keys"))
-        yield Launch(Operation.STORE, ("keys", "values"), (), layer=layer)
+        yield Launch(Operation.ROTATE, (*both, f"cosine.{kind}", f"sine.{kind}"), (queries, keys))
+        yield Launch(Operation.STORE, (keys, values), (), layer=layer)
         yield Launch(
             Operation.ATTENTION,
-            ("queries",),
-            ("context",),
+            (queries,),
+            (context,),
             constants=(config.attention_scale,),
             layer=layer,
-            window=window,
+            window=config.attention[kind].window,
         )
-        yield Launch(Operation.LINEAR, ("context",), ("update",), (f"layers.{layer}.output",))
+        yield Launch(Operation.LINEAR, (context,), ("update",), (f"layers.{layer}.output",))
 
     def _mlp(self, layer: int) -> Iterator[Launch]:
         yield Launch(Operation.LINEAR, ("normed",), ("gate_and_up",), (f"layers.{layer}.gate_and_up",))

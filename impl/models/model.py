@@ -54,8 +54,8 @@ class Model:
         plan = build_plan(config, STYLES[config.family])
         loaded = load_parameters(folder, plan, config.text_half)
         parameters = dict(loaded.parameters)
-        for kind, rope in config.rope.items():
-            tables = rope_tables(rope, config.head_dim, config.max_positions)
+        for kind, attention in config.attention.items():
+            tables = rope_tables(attention.rope, attention.head_dim, config.max_positions)
             parameters.update(zip(table_names(kind), tables, strict=True))
         return Model(folder, config, plan, parameters, loaded.digest)
 

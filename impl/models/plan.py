@@ -113,15 +113,22 @@ class Parameter:
 
 
 @dataclass(frozen=True)
+class KVShape:
+    """What one layer keeps of a row: a key and a value of [heads, head_dim] each."""
+
+    heads: int
+    head_dim: int
+
+
+@dataclass(frozen=True)
 class Plan:
     """The launches of one forward, and what they name."""
 
     buffers: tuple[Buffer, ...]
     parameters: tuple[Parameter, ...]
     launches: tuple[Launch, ...]
-    kv_heads: int
-    head_dim: int
-    layers: int
+    kv_shapes: tuple[KVShape, ...]
+    """Of each layer, in order."""
 
     tables: tuple[str, ...] = ()
     """Parameters that are computed from the configuration and not loaded: the tables of rotary embedding."""
@@ -151,17 +158,31 @@ def plan_problems(plan: Plan) -> list[str]:
                 problems.append(f"launch {number} ({launch.operation.value}) reads {name} before it is written")
         if launch.operation is Operation.STORE:
             stored.append(launch.layer)
+            problems += _misshapen(plan, number, launch)
         if launch.operation is Operation.ATTENTION and launch.layer not in stored:
             problems.append(f"launch {number} attends to layer {launch.layer} before its keys are stored")
         for name in launch.outputs:
             space[name] = Rows.TOKENS if launch.rows is Rows.TOKENS else Rows.LOGITS
             if name not in declared:
                 problems.append(f"buffer {name} is not declared")
-    if stored != list(range(plan.layers)):
-        problems.append(f"layers {stored} are stored, not each of {plan.layers} once, in order")
+    if stored != list(range(len(plan.kv_shapes))):
+        problems.append(f"layers {stored} are stored, not each of {len(plan.kv_shapes)} once, in order")
     if space.get(LOGITS) is not Rows.LOGITS:
         problems.append("no launch writes the logits")
     return problems
+
+
+def _misshapen(plan: Plan, number: int, launch: Launch) -> list[str]:
+    """What is wrong with the sizes of a store's key and value; an unknown layer or buffer is reported elsewhere."""
+    if launch.layer is None or launch.layer not in range(len(plan.kv_shapes)):
+        return []
+    kv = plan.kv_shapes[launch.layer]
+    shapes = {buffer.name: buffer.shape for buffer in plan.buffers}
+    return [
+        f"launch {number} stores {name} of {shapes[name]} in layer {launch.layer} of {(kv.heads, kv.head_dim)}"
+        for name in launch.inputs
+        if shapes.get(name, (kv.heads, kv.head_dim)) != (kv.heads, kv.head_dim)
+    ]
 
 
 def _repeated(names: Sequence[str]) -> list[str]:

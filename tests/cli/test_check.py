@@ -124,7 +124,7 @@ def test_a_slot_that_nobody_wrote_is_found(monkeypatch: pytest.MonkeyPatch) -> N
     def forward(self: CpuBackend, batch: Batch) -> ForwardResult:
         result = honest(self, batch)
         free = sorted(set(range(self._pages)) - set(batch.tables.flatten().tolist()))
-        extra = self._pool[0, 0, 0, free[-1] * self._page_size] if free else torch.zeros(1)
+        extra = self._pool[0][0, 0, free[-1] * self._page_size] if free else torch.zeros(1)
         return replace(result, logits=result.logits + extra.sum() * 0)
 
     monkeypatch.setattr(CpuBackend, "forward", forward)

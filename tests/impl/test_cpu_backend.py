@@ -144,7 +144,8 @@ def test_a_non_finite_row_concerns_its_own_sequence(backend: CpuBackend) -> None
     backend.allocate(pages.pages, 4)
     backend.poison()
     backend.forward(make_batch(sequences, [(s, p) for p in range(64) for s in (0, 1)], pages, []))
-    backend._pool[..., slot_of(pages, 1, 60), :] = float("nan")
+    for layer in backend._pool:
+        layer[:, :, slot_of(pages, 1, 60)] = float("nan")
     rows = [(s, p) for p in range(64, 70) for s in (1, 0)] + [(NO_SEQUENCE, 0)] * 4
 
     result = backend.forward(make_batch(sequences, rows, pages, range(12)))
@@ -205,17 +206,17 @@ def test_a_forward_changes_the_slots_it_names_and_no_others(backend: CpuBackend)
 
 
 def test_slot_bytes_have_the_documented_layout(backend: CpuBackend) -> None:
-    """A slot's bytes are [layers, 2, kv_heads, head_dim] little-endian float32."""
-    plan = backend.model.plan
+    """A slot's bytes are, layer by layer, [2, kv_heads, head_dim] little-endian float32."""
     backend.allocate(2, 4)
-    numbers = torch.arange(backend._pool.numel(), dtype=torch.float32).view_as(backend._pool)
-    backend._pool.copy_(numbers)
+    expected = b""
+    for number, (layer, kv) in enumerate(zip(backend._pool, backend.model.plan.kv_shapes, strict=True)):
+        layer.copy_(torch.arange(layer.numel(), dtype=torch.float32).view_as(layer) + 0.25 * number)
+        assert (2, kv.heads, kv.head_dim) == layer[:, :, 5].shape
+        expected += layer[:, :, 5].numpy().astype("<f4").tobytes()
 
     (found,) = backend.slot_bytes([5])
 
-    expected = numbers[:, :, :, 5].numpy()
-    assert (plan.layers, 2, plan.kv_heads, plan.head_dim) == expected.shape
-    assert expected.astype("<f4").tobytes() == found
+    assert expected == found
 
 
 def test_process_wide_settings_do_not_matter(backend: CpuBackend) -> None:

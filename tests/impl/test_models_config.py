@@ -12,7 +12,7 @@ import pytest
 from checkpoint_files import TINY_CONFIG, bundled_config, copy_bundled, write_folder
 from forwards import CHECKPOINTS, NAMES
 from vosti.impl.errors import CheckpointError, EngineError, UnsupportedModelError
-from vosti.impl.models.config import ModelConfig, load_config
+from vosti.impl.models.config import Attention, ModelConfig, load_config
 from vosti.impl.models.model import Model, load_tokenizer
 from vosti.impl.models.rope_config import Rope
 
@@ -123,20 +123,12 @@ def test_sparse_configs_have_the_defaults_of_transformers(tmp_path: Path) -> Non
         },
     )
 
-    assert (262_208, 8, 4, 256, 131_072) == (
-        config.vocab_size,
-        config.heads,
-        config.kv_heads,
-        config.head_dim,
-        config.max_positions,
-    )
-    assert (0.0625, 2560**0.5, 1024, True) == (
-        config.attention_scale,
-        config.embedding_scale,
-        config.window,
-        config.tied_head,
-    )
-    assert {"full": Rope("linear", 1e6, 8.0), "sliding": Rope("default", 1e4)} == config.rope
+    assert (262_208, 8, 131_072) == (config.vocab_size, config.heads, config.max_positions)
+    assert (0.0625, 2560**0.5, True) == (config.attention_scale, config.embedding_scale, config.tied_head)
+    assert {
+        "full": Attention(4, 256, Rope("linear", 1e6, 8.0)),
+        "sliding": Attention(4, 256, Rope("default", 1e4), 1024),
+    } == config.attention
     assert [5, 11, 17, 23, 29] == [i for i, kind in enumerate(config.layer_types) if kind == "full"]
     assert (1, 106) == config.eos_ids
 
@@ -145,14 +137,8 @@ def test_llama_defaults(tmp_path: Path) -> None:
     """Head size, key/value heads, epsilon, base frequency and tying have the defaults of the architecture."""
     config = _llama(tmp_path, num_key_value_heads=None, tie_word_embeddings=None)
 
-    assert (2, 2, 2, 1e-6, False) == (
-        config.heads,
-        config.kv_heads,
-        config.head_dim,
-        config.norm_epsilon,
-        config.tied_head,
-    )
-    assert {"full": Rope("default", 10_000.0)} == config.rope
+    assert (2, 1e-6, False) == (config.heads, config.norm_epsilon, config.tied_head)
+    assert {"full": Attention(2, 2, Rope("default", 10_000.0))} == config.attention
 
 
 def test_endless_contexts_are_cut(tmp_path: Path) -> None:
@@ -175,7 +161,7 @@ def test_both_names_of_the_rope_type_are_read(tmp_path: Path, key: str) -> None:
 
     config = _llama(tmp_path, rope_scaling=scaling, rope_theta=500_000.0)
 
-    assert Rope("llama3", 500_000.0, 8.0, 1.0, 4.0, 8192) == config.rope["full"]
+    assert Rope("llama3", 500_000.0, 8.0, 1.0, 4.0, 8192) == config.attention["full"].rope
 
 
 def test_spellings_may_stand_side_by_side_if_they_agree(tmp_path: Path) -> None:
@@ -189,7 +175,7 @@ def test_spellings_may_stand_side_by_side_if_they_agree(tmp_path: Path) -> None:
         torch_dtype="bfloat16",
     )
 
-    assert 5e5 == config.rope["full"].theta
+    assert 5e5 == config.attention["full"].rope.theta
 
 
 # ---------------------------------------------------------------- contradictions

@@ -13,7 +13,7 @@ from vosti.impl.backends.programs import PROGRAMS
 from vosti.impl.models.config import load_config
 from vosti.impl.models.layers import build_plan, parameter_shape
 from vosti.impl.models.model import STYLES, Model
-from vosti.impl.models.plan import Launch, Operation, Plan, Rows, plan_problems
+from vosti.impl.models.plan import KVShape, Launch, Operation, Plan, Rows, plan_problems
 from vosti.spec import numerics
 
 
@@ -100,7 +100,9 @@ def test_layer_types_have_their_own_window_and_angles(plan: Plan) -> None:
 
     assert [64] * 5 + [None] == [launch.window for launch in attention]
     assert [0.125] * 6 == [launch.constants[0] for launch in attention]
-    assert [("queries_keys", f"cosine.{kind}", f"sine.{kind}") for kind in ["sliding"] * 5 + ["full"]] == rotations
+    assert [
+        (f"queries_keys.{kind}", f"cosine.{kind}", f"sine.{kind}") for kind in ["sliding"] * 5 + ["full"]
+    ] == rotations
 
 
 def test_every_operation_is_a_row_program() -> None:
@@ -135,7 +137,14 @@ def _first(change: Callable[[Launch], Launch]) -> Callable[[Plan], Plan]:
         (_without(7), "launch 7 attends to layer 0 before its keys are stored"),
         (lambda plan: replace(plan, launches=plan.launches[:-1]), "no launch writes the logits"),
         (_swapped, "launch 7 attends to layer 0 before its keys are stored"),
-        (lambda plan: replace(plan, layers=7), "layers [0, 1, 2, 3, 4, 5] are stored, not each of 7 once, in order"),
+        (
+            lambda plan: replace(plan, kv_shapes=plan.kv_shapes[:1] * 7),
+            "layers [0, 1, 2, 3, 4, 5] are stored, not each of 7 once, in order",
+        ),
+        (
+            lambda plan: replace(plan, kv_shapes=(*plan.kv_shapes[:5], KVShape(2, 128))),
+            "launch 72 stores keys.full of (2, 64) in layer 5 of (2, 128)",
+        ),
         (lambda plan: replace(plan, buffers=plan.buffers[1:]), "buffer residual is not declared"),
         (lambda plan: replace(plan, buffers=plan.buffers * 2), "buffer residual is declared twice"),
         (lambda plan: replace(plan, parameters=plan.parameters[1:]), "parameter embedding is unknown"),
