@@ -101,15 +101,21 @@ class Source:
 class Parameter:
     """A parameter as the plan uses it.
 
-    The sources are stacked along their first axis; a `transposed` parameter is stored [inputs, outputs], the
+    The sources are stacked along their first axis; a `transposed` parameter is kept [inputs, outputs], the
     checkpoint's sources being [outputs, inputs].
     """
 
     name: str
     sources: tuple[Source, ...]
     transposed: bool = False
+    interleaved: bool = False
+    """Whether the rows of the sources, which have one shape, alternate: row i of source j is row i · sources + j."""
+
     repeats: tuple[int, ...] = ()
     """If given, one count per source: a source [n] is repeated to [count, n] before stacking."""
+
+    alternating: bool = False
+    """Whether the sources' rows take turns instead of being stacked."""
 
 
 @dataclass(frozen=True)
