@@ -114,9 +114,6 @@ class Parameter:
     repeats: tuple[int, ...] = ()
     """If given, one count per source: a source [n] is repeated to [count, n] before stacking."""
 
-    alternating: bool = False
-    """Whether the sources' rows take turns instead of being stacked."""
-
 
 @dataclass(frozen=True)
 class KVShape:
