@@ -139,6 +139,10 @@ def starting_entry(operation: str, dimensions: Dimensions, architecture: str) ->
         choices = [Choice(r // group, operation, _split_tile(sizes["head_dim"], r)) for r in sizes_r]
     elif operation in ("attention_merge", "kv_store"):
         choices = [Choice(None, operation, make_tile(1, 1))]
+    elif operation == "digest":
+        choices = [Choice(None, operation, make_tile(4, 1, BLOCK=1024))]
+    elif operation == "digest_merge":
+        choices = [Choice(None, operation, make_tile(1, 1, BLOCK=128))]
     else:
         raise ConfigurationError(f"There is no operation {operation}.")
     return Entry(operation, tuple(sorted(dimensions)), tuple(choices))

@@ -11,6 +11,7 @@ from triton.backends.compiler import GPUTarget
 from vosti.kernels.attention import ATTENTION
 from vosti.kernels.attention_split import ATTENTION_MERGE, ATTENTION_SPLIT
 from vosti.kernels.attention_tiles import ROW_PROGRAM
+from vosti.kernels.digest import DIGEST, DIGEST_MERGE
 from vosti.kernels.embedding import EMBEDDING
 from vosti.kernels.finite import LOGITS
 from vosti.kernels.gate_up import GATE_UP, GATE_UP_STREAM
@@ -28,6 +29,8 @@ KERNELS: Mapping[str, Kernel] = {
         ATTENTION,
         ATTENTION_MERGE,
         ATTENTION_SPLIT,
+        DIGEST,
+        DIGEST_MERGE,
         EMBEDDING,
         GATE_UP,
         GATE_UP_STREAM,
@@ -83,6 +86,8 @@ def _constants(entry: Entry, kernel: str) -> Iterator[dict[str, int]]:
         yield fixed | {"RESIDUAL": 1, "MAPPED": 1}
     elif entry.operation == "logits":
         yield {"WIDTH": sizes["width"], "CAPPED": sizes["capped"]}
+    elif entry.operation in ("digest", "digest_merge"):
+        yield {}
     elif entry.operation == "kv_store":
         yield {"KV_HEADS": sizes["kv_heads"], "HEAD_DIM": sizes["head_dim"]}
     else:

@@ -78,7 +78,9 @@ SHAPES: dict[str, Shape] = {
 
 
 def operations(shape: Shape) -> Iterator[tuple[str, Dimensions]]:
-    """Each operation that a model of this shape launches, with its dimensions."""
+    """Each operation that a model of this shape launches, with its dimensions; and those of what is read back."""
+    yield "digest", ()
+    yield "digest_merge", ()
     yield "embedding", (("width", shape.hidden), ("scaled", int(shape.gemma)))
     yield "rms_norm", (("width", shape.hidden), ("unit_offset", int(shape.gemma and not shape.cap)))
     yield "gate_up", (("n", shape.intermediate), ("k", shape.hidden), ("activation", shape.activation))

@@ -220,6 +220,53 @@ def logits_are_capped_and_flagged() -> None:
     assert flags.tolist() == [[0, 0], [0, 1], [1, 0]]
 
 
+# ---------------------------------------------------------------- digests
+
+
+def _digests(block: int, merge_block: int) -> None:
+    import torch
+
+    from vosti.kernels.digest import digest, hexadecimal, layout
+    from vosti.kernels.tables import Choice, Entry
+    from vosti.spec.digests import word_sum
+
+    generator = torch.Generator().manual_seed(3)
+    words = torch.randint(-(2**31), 2**31, (500,), generator=generator).to(torch.int32)
+    # Three parts of rows of 40, 7 and 12 words, of which the last is not read whole; row 2 of no part is asked for.
+    parts, sources = [(8, 40, 40), (250, 7, 7), (300, 12, 10)], [4, 0, -1, 1, 4]
+    entries = (
+        Entry("digest", (), (Choice(None, "digest", tile(BLOCK=block)),)),
+        Entry("digest_merge", (), (Choice(None, "digest_merge", tile(BLOCK=merge_block)),)),
+    )
+    found = hexadecimal(digest(words, layout(parts, "cpu"), int32(sources), entries))
+    for source, actual in zip(sources, found, strict=True):
+        row = [words[begin + source * stride :][:count] for begin, stride, count in parts]
+        assert source < 0 or word_sum(torch.cat(row).numpy().astype("<i4").tobytes()) == actual
+
+
+@case
+def digests_of_rows_in_parts() -> None:
+    """Blocks that are longer and shorter than the parts give the digest of the row's bytes."""
+    _digests(64, 4)
+    _digests(16, 2)
+
+
+@case
+def digests_of_matrices() -> None:
+    """Stretches of a row that is longer than one, and whose words fill no block."""
+    import torch
+
+    from vosti.kernels.candidates import starting_entry
+    from vosti.kernels.digest import digest, hexadecimal, matrix_layout
+    from vosti.spec.digests import word_sum
+
+    logits = torch.randn(3, 9001, generator=torch.Generator().manual_seed(4))
+    first, second = (starting_entry(name, (), "sm_90") for name in ("digest", "digest_merge"))
+    rows = matrix_layout(9001, "cpu")
+    found = hexadecimal(digest(logits.view(torch.int32), rows, int32([2, 0]), (first, second)))
+    assert [word_sum(logits[i].numpy().astype("<f4").tobytes()) for i in (2, 0)] == found
+
+
 # ---------------------------------------------------------------- rotary embedding and the store
 
 
