@@ -21,7 +21,18 @@ from vosti.kernels.linear import LINEAR, linear
 from vosti.kernels.rms_norm import RMS_NORM, rms_norm
 from vosti.kernels.tile import Tile
 
-SIZES = {"sequences", "most_rows", "cells", "source_rows", "vocabulary", "positions_known", "slots_known", "pages"}
+SIZES = {
+    "sequences",
+    "most_rows",
+    "cells",
+    "source_rows",
+    "vocabulary",
+    "positions_known",
+    "slots_known",
+    "pages",
+    "words_known",
+    "sources_known",
+}
 """Names of sizes that are no parameter of a kernel: what a launch knows beside them."""
 
 FUNCTIONS = {"cdiv", "min", "max"}
@@ -83,13 +94,15 @@ def test_a_contract_of_another_kernel_is_found(fault: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(KERNELS))
 def test_row_programs_exist(name: str) -> None:
-    """Each row program that a contract names is a function of `vosti.spec.numerics`."""
+    """Each row program that a contract names is a function of the specification."""
     text = KERNELS[name].contract.row_program
     programs = re.findall(r"\b(activations|attention|norms|projections|rotary)\.(\w+)", text)
+    found = [(f"numerics.{module}", function) for module, function in programs]
+    found += [("digests", function) for function in re.findall(r"\bdigests\.(\w+)", text)]
 
-    assert programs or "no arithmetic" in text
-    for module, function in programs:
-        assert hasattr(importlib.import_module(f"vosti.spec.numerics.{module}"), function)
+    assert found or "no arithmetic" in text
+    for module, function in found:
+        assert hasattr(importlib.import_module(f"vosti.spec.{module}"), function)
 
 
 def test_a_grid_is_computed() -> None:

@@ -74,14 +74,18 @@ def check(chosen: list[Entry]) -> int:
 @pytest.mark.parametrize("operation", sorted({operation for operation, _ in load("sm_90").entries}))
 def test_kernels_of_some_models(operation: str) -> None:
     """TTIR is produced for each entry of the bundled checkpoints and of Llama-3.1-8B, with every order fixed."""
-    assert check([entry for entry in entries(FAST) if entry.operation == operation]) >= 2
+    chosen = [entry for entry in entries(FAST) if entry.operation == operation]
+
+    assert check(chosen) >= len(chosen) > 0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("operation", sorted({operation for operation, _ in load("sm_90").entries}))
 def test_kernels_of_the_whole_table(operation: str) -> None:
     """The same for every entry of the table."""
-    assert check([entry for entry in load("sm_90").entries.values() if entry.operation == operation]) >= 8
+    chosen = [entry for entry in load("sm_90").entries.values() if entry.operation == operation]
+
+    assert check(chosen) >= len(chosen) > 0
 
 
 @pytest.mark.slow
