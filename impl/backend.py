@@ -7,7 +7,7 @@ values are a function of the tokens at positions 0 to its own, whatever stands b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -94,6 +94,10 @@ class ForwardResult:
     """[rows] Whether all keys and values of the row, over all layers, are finite. True for padding rows."""
 
 
+Digests = Callable[[], list[str]]
+"""Digests that are being computed, in order; a call waits for them. Values may change in the meantime."""
+
+
 class Backend(Protocol):
     """A model together with one pool of key/value pages."""
 
@@ -131,6 +135,16 @@ class Backend(Protocol):
 
         Little-endian in the pool's dtype; of each layer [2, kv_heads, head_dim], which may differ between layers.
         """
+
+    @property
+    def digest_algorithm(self) -> str:
+        """Which algorithm of `vosti.spec.digests` digests are made with."""
+
+    def slot_digests(self, slots: Sequence[int]) -> Digests:
+        """Begin to digest each slot as the pool holds it now: what `slot_bytes` would return."""
+
+    def row_digests(self, logits: torch.Tensor) -> Digests:
+        """Begin to digest each row of a forward's logits: its float32 values, little-endian."""
 
     def fingerprint(self) -> dict[str, object]:
         """The configuration W: everything that may change a value, and nothing else, as JSON types."""

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from vosti.impl.backend import NO_SEQUENCE, NO_SLOT, ROW_TILE, Batch, ForwardResult, Integers
 from vosti.impl.backends.fingerprint import fingerprint
+from vosti.impl.backends.host_digests import HostDigests
 from vosti.impl.backends.lanes import PoolLayout, tile_splits
 from vosti.impl.backends.programs import PROGRAMS, TensorOps
 from vosti.impl.backends.torch_ops import TorchOps, fixed_arithmetic
@@ -70,7 +71,7 @@ class _Step:
             buffers[name] = result.view(shape)
 
 
-class CpuBackend:
+class CpuBackend(HostDigests):
     """A model and one pool of pages; see `vosti.impl.backend.Backend`.
 
     Several backends may share one model. A backend is not safe for use by several threads at once.

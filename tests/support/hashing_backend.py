@@ -14,11 +14,12 @@ import numpy as np
 import torch
 
 from vosti.impl.backend import NO_SEQUENCE, NO_SLOT, Batch, ForwardResult
+from vosti.impl.backends.host_digests import HostDigests
 
 UNWRITTEN = b"\xff" * 16
 
 
-class HashingBackend:
+class HashingBackend(HostDigests):
     """Implements `vosti.impl.backend.Backend`."""
 
     def __init__(
