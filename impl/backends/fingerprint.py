@@ -39,7 +39,7 @@ def fingerprint(model: Model, ops: TensorOps) -> dict[str, object]:
         "threads": 1,
         "torch": str(torch.__version__),
         "torch_build": hashlib.sha256(torch.__config__.show().encode()).hexdigest(),
-        "weights": model.weights_digest,
+        "weights": model.weights_identity,
     }
 
 

@@ -92,24 +92,24 @@ class ModelConfig:
     """Whether the checkpoint holds a larger model, of which this is the text half."""
 
 
-def load_config(folder: Path) -> ModelConfig:
-    """The description in `folder`.
+def load_config(path: Path) -> ModelConfig:
+    """The description in a checkpoint's folder, or in a config.json.
 
     Raises `CheckpointError` if files are missing, malformed or contradict themselves, and `UnsupportedModelError` for
     what is not computed here.
     """
-    if not folder.is_dir():
-        raise CheckpointError(f"{folder} is not a folder; give one with config.json and model.safetensors.")
-    path = folder / "config.json"
-    if not path.is_file():
-        raise CheckpointError(f"{folder} has no config.json; give a folder in the format of Hugging Face.")
-    outer = Fields(read_json_object(path), str(path))
+    if not path.exists():
+        raise CheckpointError(f"{path} does not exist; give a folder in the format of Hugging Face.")
+    file, generation = (path / "config.json", path / "generation_config.json") if path.is_dir() else (path, None)
+    if not file.is_file():
+        raise CheckpointError(f"{path} has no config.json; give a folder in the format of Hugging Face.")
+    outer = Fields(read_json_object(file), str(file))
     family, text_half = _architecture(outer)
     fields = _text_fields(outer) if text_half else outer
     _refuse_features(outer)
     _refuse_features(fields)
     config = _llama3(fields) if family == "llama3" else _gemma3(fields, text_half)
-    return _with_eos(config, folder, [fields, outer])
+    return _with_eos(config, generation, [fields, outer])
 
 
 def _architecture(fields: Fields) -> tuple[Family, bool]:
@@ -253,10 +253,11 @@ def _gemma3_layer_types(fields: Fields) -> tuple[LayerType, ...]:
     return tuple(known[name] for name in names)
 
 
-def _with_eos(config: ModelConfig, folder: Path, fallbacks: list[Fields]) -> ModelConfig:
+def _with_eos(config: ModelConfig, generation: Path | None, fallbacks: list[Fields]) -> ModelConfig:
     """The description with the ids that end a sequence: of generation_config.json, or else of config.json."""
-    path = folder / "generation_config.json"
-    sources = [Fields(read_json_object(path), str(path)), *fallbacks] if path.is_file() else fallbacks
+    sources = fallbacks
+    if generation is not None and generation.is_file():
+        sources = [Fields(read_json_object(generation), str(generation)), *fallbacks]
     source = next((fields for fields in sources if fields.has("eos_token_id")), sources[0])
     ids = source.token_ids("eos_token_id")
     if any(i >= config.vocab_size for i in ids):

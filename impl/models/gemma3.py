@@ -12,6 +12,7 @@ from vosti.impl.models.plan import Operation
 GEMMA3 = Style(
     norm=Operation.RMS_NORM_UNIT_OFFSET,
     residual_norm=Operation.RESIDUAL_RMS_NORM_UNIT_OFFSET,
+    norm_centre=0.0,
     activation=Operation.GELU_TANH_MUL,
     mlp_norm="pre_feedforward_layernorm",
     attention_result_norm="post_attention_layernorm",

@@ -28,6 +28,9 @@ class Style:
 
     norm: Operation
     residual_norm: Operation
+    norm_centre: float
+    """The weight with which a norm leaves a row's scale alone."""
+
     activation: Operation
     mlp_norm: str
     """Norm of what the feed-forward layer reads."""
@@ -114,7 +117,9 @@ class _Builder:
                 yield Parameter(
                     f"layers.{layer}.query_key_norm",
                     tuple(
-                        Source(f"model.layers.{layer}.self_attn.{name}.weight", (attention.head_dim,))
+                        Source(
+                            f"model.layers.{layer}.self_attn.{name}.weight", (attention.head_dim,), style.norm_centre
+                        )
                         for name in ("q_norm", "k_norm")
                     ),
                     repeats=(config.heads, attention.kv_heads),
@@ -130,12 +135,13 @@ class _Builder:
             yield self._linear(layer, "down", wide, [("mlp.down_proj", config.hidden_size)])
             if style.mlp_result_norm:
                 yield self._norm(layer, "mlp_result_norm", style.mlp_result_norm)
-        yield Parameter("final_norm", (Source("model.norm.weight", hidden),))
+        yield Parameter("final_norm", (Source("model.norm.weight", hidden, style.norm_centre),))
         if not config.tied_head:
             yield Parameter("head", (Source("lm_head.weight", vocabulary),), transposed=True)
 
     def _norm(self, layer: int, name: str, stored: str) -> Parameter:
-        source = Source(f"model.layers.{layer}.{stored}.weight", (self.config.hidden_size,))
+        weight = f"model.layers.{layer}.{stored}.weight"
+        source = Source(weight, (self.config.hidden_size,), self.style.norm_centre)
         return Parameter(f"layers.{layer}.{name}", (source,))
 
     def _linear(self, layer: int, name: str, inputs: int, parts: list[tuple[str, int]]) -> Parameter:

@@ -8,6 +8,7 @@ from vosti.impl.models.plan import Operation
 LLAMA3 = Style(
     norm=Operation.RMS_NORM,
     residual_norm=Operation.RESIDUAL_RMS_NORM,
+    norm_centre=1.0,
     activation=Operation.SILU_MUL,
     mlp_norm="post_attention_layernorm",
     attention_result_norm=None,

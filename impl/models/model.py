@@ -1,10 +1,10 @@
-"""A model: a checkpoint's description, launch plan and weights, loaded once and shared by any number of pools."""
+"""A model: its description, launch plan and weights, loaded once and shared by any number of pools."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,11 +13,13 @@ import torch
 
 from vosti.impl.errors import CheckpointError
 from vosti.impl.models.config import Family, ModelConfig, load_config
+from vosti.impl.models.dummy import DummyTensors
 from vosti.impl.models.gemma3 import GEMMA3
 from vosti.impl.models.layers import Style, build_plan, table_names
 from vosti.impl.models.llama3 import LLAMA3
-from vosti.impl.models.plan import Plan
+from vosti.impl.models.plan import Parameter, Plan
 from vosti.impl.models.rope import rope_tables
+from vosti.impl.models.tensors import CheckpointTensors, Tensors
 from vosti.impl.models.weights import load_parameters
 
 if TYPE_CHECKING:
@@ -26,38 +28,70 @@ if TYPE_CHECKING:
 STYLES: dict[Family, Style] = {"llama3": LLAMA3, "gemma3": GEMMA3}
 """The families."""
 
+Layout = Callable[[Plan], Sequence[Parameter]]
+"""How a backend keeps the parameters of a plan: stacked, transposed or interleaved in its own way."""
+
 VALUELESS = ("max_positions", "eos_ids", "text_half")
 """Fields of a description that no value depends on: limits, stop conditions, names in files."""
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A loaded checkpoint. Nothing in it changes after loading."""
+    """A loaded model. Nothing in it changes after loading."""
 
-    folder: Path
+    path: Path
+    """The checkpoint's folder, or the config that the model was made from."""
+
     config: ModelConfig
     plan: Plan
-    parameters: Mapping[str, torch.Tensor]
-    """float32: the plan's parameters, its tables, and its tied aliases."""
+    """The family's."""
 
-    weights_digest: str
-    """SHA-256 of the tensors as stored."""
+    parameters: Mapping[str, torch.Tensor]
+    """Those of the layout, or else of the plan with its tied aliases; and the plan's tables, float32."""
+
+    weights_identity: str
+    """What W says of the weights: SHA-256 of the tensors as stored, or how dummy ones are made."""
 
     @staticmethod
-    def load(path: str | Path) -> Model:
-        """Load the checkpoint in a folder, in the format of Hugging Face.
+    def load(
+        path: str | Path,
+        *,
+        layout: Layout | None = None,
+        dtype: torch.dtype = torch.float32,
+        device: str | torch.device = "cpu",
+        dummy_weights: int | None = None,
+    ) -> Model:
+        """Load a model for a backend.
 
-        Raises `CheckpointError` and `UnsupportedModelError`, each naming file and field or tensor.
+        Args:
+            path: a checkpoint's folder in the format of Hugging Face, or, for dummy weights, a config.json.
+            layout: how the backend keeps the parameters; None for the plan as it is (the CPU backend).
+            dtype: of the parameters, except for the tables.
+            device: where parameters and tables are kept.
+            dummy_weights: a seed for pseudo-random weights; None to read those of the checkpoint.
+
+        Raises `CheckpointError` and `UnsupportedModelError`, each naming file and field or tensor, before the first
+        parameter is allocated.
         """
-        folder = Path(path)
-        config = load_config(folder)
+        path, device = Path(path), torch.device(device)
+        if dummy_weights is None and not path.is_dir():
+            raise CheckpointError(
+                f"{path} is not a folder; give one with config.json and model.safetensors, or a seed of dummy weights."
+            )
+        config = load_config(path)
         plan = build_plan(config, STYLES[config.family])
-        loaded = load_parameters(folder, plan, config.text_half)
-        parameters = dict(loaded.parameters)
+        tensors: Tensors = (
+            CheckpointTensors(path, config.text_half) if dummy_weights is None else DummyTensors(dummy_weights)
+        )
+        kept = plan.parameters if layout is None else layout(plan)
+        parameters = load_parameters(kept, tensors, dtype, device, tied=config.tied_head)
+        for alias, name in plan.tied if layout is None else ():
+            parameters[alias] = parameters[name].t()
         for kind, attention in config.attention.items():
+            # Made on the host, whatever the device: other libraries have other cosines.
             tables = rope_tables(attention.rope, attention.head_dim, config.max_positions)
-            parameters.update(zip(table_names(kind), tables, strict=True))
-        return Model(folder, config, plan, parameters, loaded.digest)
+            parameters.update(zip(table_names(kind), (table.to(device) for table in tables), strict=True))
+        return Model(path, config, plan, parameters, tensors.identity())
 
     @property
     def config_digest(self) -> str:

@@ -95,6 +95,8 @@ class Source:
 
     name: str
     shape: tuple[int, ...]
+    centre: float = 0.0
+    """What dummy numbers in its place scatter about."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from checkpoint_files import (
     write_folder,
 )
 from vosti.impl.errors import CheckpointError
-from vosti.impl.models import weights
+from vosti.impl.models import tensors
 from vosti.impl.models.model import Model
 from vosti.impl.models.safetensors import find_tensors, read_header
 
@@ -37,7 +37,7 @@ def _nothing_is_allocated(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(tensor: Any) -> None:
         raise AssertionError(f"{tensor.name} was read")
 
-    monkeypatch.setattr(weights, "_read", refuse)
+    monkeypatch.setattr(tensors, "read_bytes", refuse)
 
 
 def _refused(folder: Path, *named: str) -> None:

@@ -23,7 +23,7 @@ from forwards import CHECKPOINTS
 from vosti.impl.errors import CheckpointError, EngineError, UnsupportedModelError
 from vosti.impl.models.model import Model
 from vosti.impl.models.safetensors import find_tensors
-from vosti.impl.models.weights import _read
+from vosti.impl.models.tensors import read_bytes
 
 EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
@@ -73,7 +73,7 @@ def test_norms_of_heads_are_repeated_per_head() -> None:
     model = Model.load(CHECKPOINTS / "tiny-gemma3")
     stored = find_tensors(CHECKPOINTS / "tiny-gemma3")
     rows = [
-        _read(stored[f"model.layers.3.self_attn.{name}.weight"]).view(torch.bfloat16).float()
+        read_bytes(stored[f"model.layers.3.self_attn.{name}.weight"]).view(torch.bfloat16).float()
         for name in ("q_norm", "k_norm")
     ]
 
@@ -106,7 +106,7 @@ def test_how_a_checkpoint_is_cut_does_not_matter(tmp_path: Path) -> None:
     files["model.safetensors.index.json"] = index_bytes({name: file for file in shards for name in shards[file]})
     sharded = Model.load(write_folder(tmp_path / "sharded", TINY_CONFIG, files))
 
-    assert single.weights_digest == sharded.weights_digest
+    assert single.weights_identity == sharded.weights_identity
     assert all(torch.equal(single.parameters[name], sharded.parameters[name]) for name in single.parameters)
 
 
@@ -117,7 +117,7 @@ def test_one_changed_bit_changes_the_digest(tmp_path: Path, name: str) -> None:
     dtype, shape, data = tensors[name]
     changed = {**tensors, name: (dtype, shape, bytes([data[0] ^ 1]) + data[1:])}
 
-    assert _load(tmp_path / "a", tensors).weights_digest != _load(tmp_path / "b", changed).weights_digest
+    assert _load(tmp_path / "a", tensors).weights_identity != _load(tmp_path / "b", changed).weights_identity
 
 
 @pytest.mark.parametrize("name", TINY_SHAPES)
@@ -185,7 +185,7 @@ def test_an_equal_head_beside_a_tied_one_is_accepted(tmp_path: Path) -> None:
 
     doubled = _load(tmp_path / "b", {**tensors, HEAD: tensors[EMBEDDING]})
 
-    assert plain.weights_digest == doubled.weights_digest
+    assert plain.weights_identity == doubled.weights_identity
     assert torch.equal(plain.parameters["head"], doubled.parameters["head"])
 
 
@@ -209,7 +209,7 @@ def test_a_head_of_its_own_is_loaded(tmp_path: Path) -> None:
     model = _load(tmp_path / "a", tensors, tie_word_embeddings=False)
 
     assert torch.equal(_values(tensors, HEAD).t(), model.parameters["head"])
-    assert _load(tmp_path / "b", tiny_tensors()).weights_digest != model.weights_digest
+    assert _load(tmp_path / "b", tiny_tensors()).weights_identity != model.weights_identity
 
 
 @pytest.mark.parametrize("tied", [{"tie_word_embeddings": False}, {"tie_word_embeddings": None}])
@@ -229,7 +229,7 @@ def _nested(folder: Path, prefix: str, other: str, outer: dict[str, Any], **inne
     """The bundled Gemma as the text half of a larger checkpoint."""
     stored = find_tensors(CHECKPOINTS / "tiny-gemma3")
     tensors: Tensors = {
-        prefix + name.removeprefix("model."): (t.dtype, t.shape, _read(t).numpy().tobytes())
+        prefix + name.removeprefix("model."): (t.dtype, t.shape, read_bytes(t).numpy().tobytes())
         for name, t in stored.items()
     }
     tensors[other + "embeddings.weight"] = ("F32", (2, 2), bytes(16))
@@ -251,7 +251,7 @@ def test_the_text_half_is_the_same_model(tmp_path: Path, prefix: str, other: str
 
     nested = Model.load(_nested(tmp_path, prefix, other, {}))
 
-    assert (plain.weights_digest, plain.config_digest) == (nested.weights_digest, nested.config_digest)
+    assert (plain.weights_identity, plain.config_digest) == (nested.weights_identity, nested.config_digest)
     assert (1,) == nested.config.eos_ids
     assert all(torch.equal(plain.parameters[name], nested.parameters[name]) for name in plain.parameters)
 
@@ -275,7 +275,7 @@ def test_one_tensor_under_two_names_is_refused(tmp_path: Path) -> None:
     """A checkpoint that holds a tensor in the spelling of both generations."""
     folder = _nested(tmp_path, *NESTED_PREFIXES[0], {})
     stored = find_tensors(folder)
-    tensors: Tensors = {name: (t.dtype, t.shape, _read(t).numpy().tobytes()) for name, t in stored.items()}
+    tensors: Tensors = {name: (t.dtype, t.shape, read_bytes(t).numpy().tobytes()) for name, t in stored.items()}
     tensors["model.language_model.norm.weight"] = tensors["language_model.model.norm.weight"]
     (folder / "model.safetensors").write_bytes(file_bytes(*layout(tensors)))
 
@@ -290,4 +290,4 @@ def test_a_file_that_shrinks_while_it_is_read_is_refused(tmp_path: Path) -> None
     (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:-3])
 
     with pytest.raises(EngineError, match=r"'model\.norm\.weight' ends beyond the end"):
-        _read(stored)
+        read_bytes(stored)

@@ -48,7 +48,7 @@ def test_the_caller_cannot_change_it(model: Model) -> None:
     backend = CpuBackend(model)
     backend.fingerprint()["weights"] = "other"
 
-    assert model.weights_digest == backend.fingerprint()["weights"]
+    assert model.weights_identity == backend.fingerprint()["weights"]
 
 
 def test_a_copy_elsewhere_has_the_same(model: Model, tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_another_model_has_another(model: Model, tmp_path: Path) -> None:
     other = Model.load(copy_bundled("tiny-llama3", tmp_path / "other", rms_norm_eps=2e-5))
 
     assert {"config", "plan"} == _changed(base, CpuBackend(other).fingerprint())
-    assert {"weights"} == _changed(base, CpuBackend(replace(model, weights_digest="0")).fingerprint())
+    assert {"weights"} == _changed(base, CpuBackend(replace(model, weights_identity="0")).fingerprint())
 
 
 def test_another_primitive_has_another(model: Model) -> None:

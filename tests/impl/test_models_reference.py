@@ -100,9 +100,7 @@ def test_a_wrong_model_would_show(name: str, backend: CpuBackend, reference: Any
     for changed in ("final_norm", "layers.2.output"):
         values = parameters[changed].clone()
         values.view(-1)[7] *= 1.5
-        twin = Model(
-            backend.model.folder, backend.model.config, backend.model.plan, {**parameters, changed: values}, ""
-        )
+        twin = Model(backend.model.path, backend.model.config, backend.model.plan, {**parameters, changed: values}, "")
 
         assert (_logits(CpuBackend(twin), tokens) - expected).abs().max().item() > 1e-3
 
