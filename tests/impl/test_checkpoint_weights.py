@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from checkpoint_files import (
 from forwards import CHECKPOINTS
 from vosti.impl.errors import CheckpointError, EngineError, UnsupportedModelError
 from vosti.impl.models.model import Model
+from vosti.impl.models.plan import Parameter, Plan
 from vosti.impl.models.safetensors import find_tensors
 from vosti.impl.models.tensors import read_bytes
 
@@ -291,3 +293,43 @@ def test_a_file_that_shrinks_while_it_is_read_is_refused(tmp_path: Path) -> None
 
     with pytest.raises(EngineError, match=r"'model\.norm\.weight' ends beyond the end"):
         read_bytes(stored)
+
+
+# ---------------------------------------------------------------- how a backend keeps its parameters
+
+
+def _as_a_device_would(plan: Plan) -> list[Parameter]:
+    return [
+        replace(parameter, transposed=False, interleaved=parameter.name.endswith("gate_and_up"))
+        for parameter in plan.parameters
+    ]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_layout_decides_how_parameters_are_kept(tmp_path: Path, dtype: torch.dtype) -> None:
+    """Stacks as the checkpoint stores them, the rows of gate and up in turn; the tables as ever; no tied alias."""
+    tensors = tiny_tensors()
+    folder = write_folder(tmp_path, files={"model.safetensors": file_bytes(*layout(tensors))})
+    prefix = "model.layers.0."
+    gate, up = (_values(tensors, f"{prefix}mlp.{name}_proj.weight") for name in ("gate", "up"))
+    qkv = [_values(tensors, f"{prefix}self_attn.{name}_proj.weight") for name in "qkv"]
+
+    plain = Model.load(folder)
+    model = Model.load(folder, layout=_as_a_device_would, dtype=dtype)
+
+    found = model.parameters
+    assert plain.weights_identity == model.weights_identity
+    in_turn = torch.stack([row for pair in zip(gate, up, strict=True) for row in pair])
+    assert torch.equal(in_turn.to(dtype), found["layers.0.gate_and_up"])
+    assert torch.equal(torch.cat(qkv).to(dtype), found["layers.0.qkv"])
+    assert set(plain.parameters) - {"head"} == set(found)
+    assert all(torch.equal(plain.parameters[name], found[name]) for name in model.plan.tables)
+    assert {dtype} == {found[name].dtype for name in set(found) - set(model.plan.tables)}
+
+
+def test_a_layout_that_leaves_a_tensor_out_is_refused(tmp_path: Path) -> None:
+    """The checkpoint's tensors are those of the layout, all of them."""
+    folder = write_folder(tmp_path)
+
+    with pytest.raises(CheckpointError, match=r"'model\.norm\.weight' is not used"):
+        Model.load(folder, layout=lambda plan: plan.parameters[:-1])
