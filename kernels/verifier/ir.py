@@ -18,10 +18,13 @@ argument or an operation's result. Every block ends with its terminator, also wh
 
 from __future__ import annotations
 
+import hashlib
+import math
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 
 INTEGER_WIDTHS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64}
 """Bits of the integer elements. i1 is a truth value; the others are signed where the operation says so."""
@@ -207,12 +210,31 @@ class Kernel:
     name: str
     parameters: tuple[Parameter, ...]
     body: Block
-    digest: str
-    """SHA-256 of the text without locations, in hexadecimal."""
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256, in hexadecimal, of all that is here but names, locations and lines."""
+        lines = [self.name, *(f"{_canonical(p.value)} {p.divisibility}" for p in self.parameters)]
+        _write(self.body, lines)
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
     def named(self, source: str) -> Value:
         """The first parameter of that name in the kernel's source."""
         return next(parameter.value for parameter in self.parameters if parameter.source == source)
+
+
+def _canonical(value: Value) -> str:
+    return f"%{value.number}: {value.type}"
+
+
+def _write(block: Block, lines: list[str]) -> None:
+    lines.append(f"({', '.join(map(_canonical, block.arguments))})")
+    for op in block.ops:
+        operands = [value.number for value in op.operands]
+        lines.append(f"{op.name} {operands} {sorted(op.attributes)} {', '.join(map(_canonical, op.results))}")
+        for region in op.regions:
+            _write(region, lines)
+        lines.extend(["end"] * len(op.regions))
 
 
 _FORMATS = {"f16": ("e", "H"), "f32": ("f", "I"), "f64": ("d", "Q")}
@@ -227,9 +249,13 @@ def float_value(element: str, bits: int) -> float:
 
 
 def float_bits(element: str, value: float) -> int:
-    """The bit pattern of a number, rounded to nearest, ties to even. Raises `OverflowError` beyond the range."""
+    """The bit pattern of a number, rounded to nearest, ties to even; infinite beyond the range."""
     if element == "bf16":
         bits = float_bits("f32", value)
         return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16 if value == value else 0x7FC0
     number, pattern = _FORMATS[element]
-    return int(struct.unpack(pattern, struct.pack(number, value))[0])
+    try:
+        packed = struct.pack(number, value)
+    except OverflowError:
+        packed = struct.pack(number, math.copysign(math.inf, value))
+    return int(struct.unpack(pattern, packed)[0])
