@@ -93,6 +93,16 @@ class ForwardResult:
     kv_finite: npt.NDArray[np.bool_]
     """[rows] Whether all keys and values of the row, over all layers, are finite. True for padding rows."""
 
+    flagged_logits: npt.NDArray[np.bool_] | None = None
+    """[n] Whether each row of logits holds a number that is not finite; None if the backend did not look."""
+
+    def logits_finite(self) -> npt.NDArray[np.bool_]:
+        """[n] Whether each row of logits holds finite numbers only."""
+        if self.flagged_logits is not None:
+            return ~self.flagged_logits
+        found: npt.NDArray[np.bool_] = self.logits.isfinite().all(1).cpu().numpy()
+        return found
+
 
 Digests = Callable[[], list[str]]
 """Digests that are being computed, in order; a call waits for them. Values may change in the meantime."""

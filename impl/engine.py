@@ -330,11 +330,12 @@ class Engine:
     def _yielded_rows(self, batch: Batch, result: ForwardResult) -> Mapping[int, Mapping[int, YieldedRow]]:
         """Rows of logits, by sequence and position."""
         yielded: dict[int, dict[int, YieldedRow]] = {sequence: {} for sequence in range(len(batch.tables))}
-        for row, logits in zip(batch.logit_rows.tolist(), result.logits, strict=True):
+        finite = result.logits_finite().tolist()
+        for row, logits, is_finite in zip(batch.logit_rows.tolist(), result.logits, finite, strict=True):
             yielded[int(batch.sequences[row])][int(batch.positions[row])] = YieldedRow(
                 row=row,
                 logits=self._ghost.logits_of(row),
-                finite=bool(logits.isfinite().all()),
+                finite=is_finite,
                 sample=partial(_sample, logits),
                 logprobs=partial(_logprobs, logits),
             )

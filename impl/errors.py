@@ -40,6 +40,10 @@ class EngineStoppedError(EngineError):
     """A step was interrupted, so that the pool of values and the engine's records may disagree."""
 
 
+class NoDeviceError(EngineError):
+    """A backend needs a device, or software for it, that is not here."""
+
+
 class WorkloadError(EngineError, ValueError):
     """A workload cannot be found, is malformed, or contradicts itself."""
 
