@@ -12,39 +12,40 @@ pytest.importorskip("triton", reason="the kernels need Triton, which is not inst
 from sass import Usage, parse, usage
 from vosti.kernels.candidates import SHARED_MEMORY
 from vosti.kernels.catalogue import PAGE_SIZES, TARGETS, Instance, instances
+from vosti.kernels.disassembly import compiled_classes, listing, matrix_classes
 from vosti.kernels.tables import load
 from vosti.kernels.tile import Tile
 
-HOT: dict[str, tuple[str, dict[str, int], str]] = {
-    "qkv": ("linear", {"n": 6144, "k": 4096}, "both"),
-    "gate and up": ("gate_up", {"n": 14336, "k": 4096, "activation": 0}, "both"),
-    "head": ("head", {"n": 128256, "k": 4096}, "mma"),
-    "attention, 128": ("attention", {"heads": 32, "kv_heads": 8, "head_dim": 128, "window": 0}, "wgmma"),
-    "attention, 256, window": ("attention", {"heads": 8, "kv_heads": 4, "head_dim": 256, "window": 1024}, "wgmma"),
-    "attention_split, 128": ("attention_split", {"heads": 32, "kv_heads": 8, "head_dim": 128, "window": 0}, "mma"),
-    "attention_split, 512": ("attention_split", {"heads": 16, "kv_heads": 1, "head_dim": 512, "window": 0}, "mma"),
-    "attention_merge": ("attention_merge", {"heads": 32, "kv_heads": 8, "head_dim": 128, "window": 0}, "none"),
-    "rms_norm": ("rms_norm", {"width": 4096, "unit_offset": 0}, "none"),
+HOT: dict[str, tuple[str, dict[str, int], tuple[str, ...]]] = {
+    "qkv": ("linear", {"n": 6144, "k": 4096}, ("mma", "wgmma")),
+    "gate and up": ("gate_up", {"n": 14336, "k": 4096, "activation": 0}, ("mma", "wgmma")),
+    "head": ("head", {"n": 128256, "k": 4096}, ("mma",)),
+    "attention, 128": ("attention", {"heads": 32, "kv_heads": 8, "head_dim": 128, "window": 0}, ("wgmma",)),
+    "attention, 256, window": ("attention", {"heads": 8, "kv_heads": 4, "head_dim": 256, "window": 1024}, ("wgmma",)),
+    "attention_split, 128": ("attention_split", {"heads": 32, "kv_heads": 8, "head_dim": 128, "window": 0}, ("mma",)),
+    "attention_split, 512": ("attention_split", {"heads": 16, "kv_heads": 1, "head_dim": 512, "window": 0}, ("mma",)),
+    "attention_merge": ("attention_merge", {"heads": 32, "kv_heads": 8, "head_dim": 128, "window": 0}, ()),
+    "rms_norm": ("rms_norm", {"width": 4096, "unit_offset": 0}, ()),
     "rotary_store": (
         "rotary_store",
         {"heads": 32, "kv_heads": 8, "head_dim": 128, "norm": 0, "value_norm": 0, "shared": 0},
-        "none",
+        (),
     ),
 }
-"""Name: operation, dimensions, instruction class (`both`: `mma` for the fewest rows, `wgmma` for the most)."""
+"""Name: operation, dimensions, instruction classes: the first for the fewest rows, the last for the most."""
 
 
-def ends(name: str) -> list[tuple[Instance, str]]:
-    """The instances for the fewest and for the most rows, with the instruction class expected."""
-    operation, dimensions, matrix_class = HOT[name]
+def ends(name: str) -> list[tuple[Instance, tuple[str, ...]]]:
+    """The instances for the fewest and for the most rows, with the instruction classes expected."""
+    operation, dimensions, classes = HOT[name]
     forms = list(instances(load("sm_90").entry(operation, **dimensions)))
     if operation == "attention":
         # Those for the first page size: one tile of keys on one page.
         assert forms[0].constants["PAGE"] == PAGE_SIZES[0]
-        return [(forms[0], matrix_class)]
-    if matrix_class == "both":
-        return [(forms[0], "mma"), (forms[-1], "wgmma")]
-    return [(forms[0], matrix_class)]
+        return [(forms[0], classes)]
+    if len(classes) == 2:
+        return [(forms[0], classes[:1]), (forms[-1], classes[1:])]
+    return [(forms[0], classes)]
 
 
 def problems(found: Usage) -> list[str]:
@@ -68,13 +69,13 @@ def test_hot_kernels_spill_nothing_where_it_counts(name: str, record_property: A
 
     Attention's state of the merged splits is set aside while a split runs, outside the loops over key tiles.
     """
-    for instance, matrix_class in ends(name):
+    for instance, classes in ends(name):
         found = usage(instance.compiled(TARGETS["sm_90"]))
         text = f"{name}: {dict(instance.tile.blocks)}, {instance.tile.warps} warps: "
         record_property(name, text + f"{found.registers} registers, {found.stack} B stack, {found.shared} B shared")
 
         assert [] == problems(found), (instance, found)
-        assert matrix_class == found.matrix_class
+        assert classes == found.matrix_classes
         assert found.registers <= 255
 
 
@@ -108,6 +109,21 @@ def test_loops_are_read_from_a_disassembly() -> None:
     ]
 
 
+def test_instruction_classes_are_found_as_words() -> None:
+    """A class is an instruction of the listing, not a part of a word; what is remembered is what was found."""
+    text = """
+        /*0010*/             @!P0  HGMMA.64x128x16.F32.BF16 R24, gdesc[UR4], R24, gsb0 ;
+        /*0020*/                   UTCHMMA gdesc[UR4], gdesc[UR6], tmem[UR8] ;
+        /*0030*/                   WHMMA R1 ; // HMMA in a comment
+    """
+    (instance, classes), *_ = ends("qkv")
+    compiled = instance.compiled(TARGETS["sm_90"])
+
+    assert ("tcgen05", "wgmma") == matrix_classes(text)
+    assert () == matrix_classes("")
+    assert [classes, classes] == [compiled_classes(compiled) for _ in range(2)]
+
+
 def test_multiplication_and_addition_stay_apart() -> None:
     """Where the compiler may contract them it does; the options of every compilation forbid it."""
     (instance, _), *_ = ends("rotary_store")
@@ -118,19 +134,8 @@ def test_multiplication_and_addition_stay_apart() -> None:
 
     options = {**instance.tile.options(), "enable_fp_fusion": True}
     fused = triton.compile(source, target=TARGETS["sm_90"], options=options)
-    assert "FFMA" not in parse(_listing(plain))[0]
-    assert "FFMA" in parse(_listing(fused))[0]
-
-
-def _listing(compiled: Any) -> str:
-    import tempfile
-
-    from sass import _tool
-
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(compiled.asm["cubin"])
-        file.flush()
-        return _tool("nvdisasm", "-c", file.name)
+    assert "FFMA" not in parse(listing(plain.asm["cubin"]))[0]
+    assert "FFMA" in parse(listing(fused.asm["cubin"]))[0]
 
 
 def test_binaries_hold_no_line_information() -> None:

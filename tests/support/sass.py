@@ -1,13 +1,13 @@
-"""What a compiled kernel takes of a multiprocessor, read from its binary with the tools that Triton carries."""
+"""What a compiled kernel takes of a multiprocessor, read from its binary."""
 
 from __future__ import annotations
 
 import re
-import subprocess
 import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
+
+from vosti.kernels.disassembly import instruction, listing, matrix_classes, tool
 
 
 @dataclass(frozen=True)
@@ -33,17 +33,10 @@ class Usage:
     shared: int
     """Bytes of shared memory per program."""
 
-    matrix_class: str
-    """`wgmma`, `mma` or `none`."""
+    matrix_classes: tuple[str, ...]
+    """Of its matrix instructions, as `vosti.kernels.disassembly` names them."""
 
     loops: tuple[Loop, ...]
-
-
-def _tool(name: str, *arguments: str) -> str:
-    import triton
-
-    path = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / name
-    return subprocess.run([path, *arguments], capture_output=True, text=True, check=True).stdout
 
 
 def usage(compiled: Any) -> Usage:
@@ -51,27 +44,24 @@ def usage(compiled: Any) -> Usage:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(compiled.asm["cubin"])
         file.flush()
-        resources = _tool("cuobjdump", "-res-usage", file.name)
-        listing = _tool("nvdisasm", "-c", file.name)
+        resources = tool("cuobjdump", "-res-usage", file.name)
+    text = listing(compiled.asm["cubin"])
     registers, stack = (int(re.search(rf"{name}:(\d+)", resources)[1]) for name in ("REG", "STACK"))  # type: ignore[index]
-    code, loops = parse(listing)
-    products = {"wgmma": "GMMA" in code, "mma": "HMMA" in code}
-    found = next((name for name, present in products.items() if present), "none")
-    return Usage(registers, stack, compiled.metadata.shared, found, loops)
+    return Usage(registers, stack, compiled.metadata.shared, matrix_classes(text), parse(text)[1])
 
 
-def parse(listing: str) -> tuple[str, tuple[Loop, ...]]:
+def parse(text: str) -> tuple[str, tuple[Loop, ...]]:
     """The instructions of a disassembly, one per line, and its loops."""
     instructions: list[str] = []
     labels: dict[str, int] = {}
-    for line in listing.splitlines():
+    for line in text.splitlines():
         if label := re.match(r"\s*\.(L_x_\d+):", line):
             labels[label[1]] = len(instructions)
-        elif found := re.match(r"\s+/\*[0-9a-f]+\*/\s+(.*?);", line):
-            instructions.append(found[1])
+        elif found := instruction(line):
+            instructions.append(found)
     spans = []
-    for index, instruction in enumerate(instructions):
-        target = re.search(r"BRA.*`\(\.(L_x_\d+)\)", instruction)
+    for index, line in enumerate(instructions):
+        target = re.search(r"BRA.*`\(\.(L_x_\d+)\)", line)
         # A program ends in a branch to itself, which is no loop.
         if target and labels.get(target[1], index) < index:
             spans.append((labels[target[1]], index))
