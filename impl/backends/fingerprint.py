@@ -5,19 +5,16 @@ Page size, pool size, batch sizes and limits are left out: across them values mu
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import platform
-from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 
 import torch
 
-import vosti.spec.numerics
 from vosti.impl.backend import ROW_TILE
 from vosti.impl.backends.programs import TensorOps
 from vosti.impl.backends.torch_ops import fixed_arithmetic
+from vosti.impl.fingerprint import row_programs, source_digest
 from vosti.impl.models.model import Model
 
 INSTANCE = ("cpu", "lanes", "programs", "torch_ops")
@@ -44,33 +41,9 @@ def fingerprint(model: Model, ops: TensorOps) -> dict[str, object]:
 
 
 def programs_digest() -> str:
-    """SHA-256 of the row programs' and the torch instance's syntax trees, docstrings left out."""
+    """`source_digest` of the row programs and of the torch instance."""
     package = Path(__file__).parent
-    names = sorted(module.name for module in iter_modules(vosti.spec.numerics.__path__))
-    files = [import_module(f"vosti.spec.numerics.{name}").__file__ for name in names if name != "floats"]
-    files += [str(package / f"{name}.py") for name in INSTANCE]
-    digest = hashlib.sha256()
-    for file in files:
-        tree = ast.parse(Path(str(file)).read_text(encoding="utf-8"))
-        digest.update(ast.dump(_without_docstrings(tree)).encode())
-    return digest.hexdigest()
-
-
-def _without_docstrings(tree: ast.Module) -> ast.Module:
-    """The tree less every statement that is only a string; comments never were in it."""
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list):
-            body[:] = [statement for statement in body if not _is_text(statement)]
-    return tree
-
-
-def _is_text(statement: ast.stmt) -> bool:
-    return (
-        isinstance(statement, ast.Expr)
-        and isinstance(statement.value, ast.Constant)
-        and isinstance(statement.value.value, str)
-    )
+    return source_digest([*row_programs(), *(package / f"{name}.py" for name in INSTANCE)])
 
 
 def probe_digest(ops: TensorOps) -> str:
