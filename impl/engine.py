@@ -17,6 +17,7 @@ from itertools import count
 from torch import Tensor
 
 from vosti.impl import pool as pools
+from vosti.impl.assertions import StepAssertions
 from vosti.impl.backend import Backend, Batch, ForwardResult
 from vosti.impl.drafting import Drafter, NoDrafter
 from vosti.impl.errors import CapacityError, EngineStoppedError, InvalidOptionError, UnknownRequestError
@@ -98,6 +99,7 @@ class Engine:
         )
         capacity = frozenset(PageId(page) for page in range(self.options.pages))
         self._pool = empty(capacity, self.options.page_size, key_space)
+        self._assertions = StepAssertions(capacity, self.options.page_size) if self.options.check_steps else None
         self._live: dict[RequestId, LiveRecord] = {}
         self._waiting: dict[RequestId, LiveRecord] = {}
         self._cancelled: list[RequestId] = []
@@ -217,6 +219,7 @@ class Engine:
             order of arrival.
 
         Raises:
+            BrokenStepError: with the option `check_steps`, if the step is none of the specification.
             EngineStoppedError: if an earlier step was interrupted. What interrupts a step is raised as it is.
         """
         if self._stopped:
@@ -240,12 +243,14 @@ class Engine:
         self._note_plan(plan.chunks)
         self._ghost.planned(self._steps, actions)
 
-        batch, result = self._forward(plan.chunks)
+        batch, result = self._forward(actions, plan.chunks)
         self._ghost.computed(self._steps, plan.chunks, self._pool, batch, result)
 
         settled = self._settle(plan.chunks, batch, result)
         done = [action for outcome in settled.values() for action in outcome.actions]
         self._ghost.settled(self._steps, done, self._pool, self._live)
+        if self._assertions is not None:
+            self._assertions.settled(done, self._pool, self._live)
 
         outputs = [self._output(r, record, (), "cancelled") for r, record in gone.items()]
         outputs += [
@@ -290,11 +295,14 @@ class Engine:
             hit_tokens = chunk.start if record.hit_tokens is None else record.hit_tokens
             self._live[chunk.request] = replace(record, hit_tokens=hit_tokens, draft=chunk.draft)
 
-    def _forward(self, chunks: Sequence[Chunk]) -> tuple[Batch | None, ForwardResult | None]:
-        if not chunks:
-            return None, None
+    def _forward(self, actions: Sequence[Action], chunks: Sequence[Chunk]) -> tuple[Batch | None, ForwardResult | None]:
+        """Pack and run the forward of a plan."""
         histories = {chunk.request: self._live[chunk.request].history for chunk in chunks}
-        batch = pack(chunks, self._pool, histories, self._backend.row_tile)
+        batch = pack(chunks, self._pool, histories, self._backend.row_tile) if chunks else None
+        if self._assertions is not None:
+            self._assertions.planned(actions, [c.request for c in chunks], batch, self._pool, self._live)
+        if batch is None:
+            return None, None
         result = self._backend.forward(batch)
         counts = chunk_counts(chunks)
         lengths = {chunk.request: len(histories[chunk.request]) + len(chunk.draft) for chunk in chunks}

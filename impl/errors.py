@@ -40,8 +40,25 @@ class EngineStoppedError(EngineError):
     """A step was interrupted, so that the pool of values and the engine's records may disagree."""
 
 
+class BrokenStepError(EngineError):
+    """An engine that asserts its own steps was about to take, or took, one that is none of the specification."""
+
+    def __init__(self, step: int, conjunct: str, request: str | None, where: str) -> None:
+        """Say which predicate of the specification does not hold in which step, whose it is, and of what."""
+        self.step, self.conjunct, self.request = step, conjunct, request
+        whose = "" if request is None else f" of request {request!r}"
+        super().__init__(
+            f"Step {step} of the engine is no step of the specification: {conjunct} does not hold{whose} ({where}); "
+            "this is a fault of the engine, and what it computed before this step stands."
+        )
+
+
 class NoDeviceError(EngineError):
     """A backend needs a device, or software for it, that is not here."""
+
+
+class UnprobedDeviceError(NoDeviceError):
+    """There is a device, and nobody has checked that its arithmetic follows the rules that kernels rest on."""
 
 
 class WorkloadError(EngineError, ValueError):

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from vosti.impl.abstraction import LiveRequest, snapshot
-from vosti.impl.backend import NO_PAGE, NO_SEQUENCE, NO_SLOT, Backend, Batch, ForwardResult
+from vosti.impl.backend import Backend, Batch, ForwardResult
 from vosti.impl.planning import Chunk
 from vosti.impl.pool_state import Pool
+from vosti.impl.rows import rows_of
 from vosti.spec.events import (
     ForwardEvent,
     OutputEvent,
@@ -120,7 +121,7 @@ class TracedGhost:
             self._tracer.record(ForwardEvent(step=step, rows=(), written=(), logits=(), values={}))
             return
         values: dict[str, bytes] = {}
-        rows = self._rows(chunks, batch)
+        rows = rows_of(batch, [chunk.request for chunk in chunks], self._page_size)
         live = [i for i, row in enumerate(rows) if row.write is not None]
         bits = self._backend.slot_bytes([self._slot(pool, rows[i]) for i in live])
         written = tuple(
@@ -138,23 +139,6 @@ class TracedGhost:
             ForwardEvent(
                 step=step, rows=rows, written=written, logits=tuple(logits), values=values if self._full else {}
             )
-        )
-
-    def _rows(self, chunks: Sequence[Chunk], batch: Batch) -> tuple[Row, ...]:
-        tables = [tuple(PageId(page) for page in table if page != NO_PAGE) for table in batch.tables.tolist()]
-        taken = set(batch.logit_rows.tolist())
-        columns = (batch.tokens, batch.positions, batch.write_slots, batch.sequences)
-        return tuple(
-            Row(
-                request=None if sequence == NO_SEQUENCE else chunks[sequence].request,
-                token=Token(token),
-                position=position,
-                write=None if slot == NO_SLOT else (PageId(slot // self._page_size), slot % self._page_size),
-                table=() if sequence == NO_SEQUENCE else tables[sequence],
-                readable=0 if sequence == NO_SEQUENCE else position + 1,
-                logits=i in taken,
-            )
-            for i, (token, position, slot, sequence) in enumerate(zip(*(c.tolist() for c in columns), strict=True))
         )
 
     def _slot(self, pool: Pool, row: Row) -> int:

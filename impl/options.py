@@ -50,13 +50,18 @@ class EngineOptions:
     reread: bool = False
     """Whether a tracer reads every initialised slot again after each step."""
 
+    check_steps: bool = False
+    """Whether the engine asserts of each of its steps that it is one of the specification, as far as can be judged
+    without values (`vosti.impl.assertions`).
+    """
+
     def __post_init__(self) -> None:
         for name in ("page_size", "pages", "max_seqs", "token_budget"):
             value = getattr(self, name)
             _require(_is_integer(value) and value >= 1, name, value, "an integer of at least 1")
         seed = self.page_seed
         _require(_is_integer(seed) and seed >= 0, "page_seed", seed, "an integer of at least 0")
-        for name in ("prefix_caching", "poison", "reread"):
+        for name in ("prefix_caching", "poison", "reread", "check_steps"):
             value = getattr(self, name)
             _require(isinstance(value, bool), name, value, "True or False")
 

@@ -6,9 +6,9 @@ from math import isfinite
 
 from vosti.refinement.explain import explain
 from vosti.refinement.performing import floats, require
-from vosti.refinement.rows import false_row
 from vosti.refinement.run import Forward, Run
 from vosti.spec import actions
+from vosti.spec.control import false_row
 from vosti.spec.events import ForwardEvent, RowBits, SlotBits, digest
 from vosti.spec.state import Value
 from vosti.spec.step import Row, last_position

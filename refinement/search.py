@@ -23,10 +23,9 @@ from vosti.refinement.candidates import Question
 from vosti.refinement.errors import RefinementError
 from vosti.refinement.evidence import BY_EVIDENCE, Evidence
 from vosti.refinement.smt.concrete import Work, WorkExhausted
-from vosti.refinement.snapshots import PAGE_FIELDS
 from vosti.refinement.texts import Replaced, Scripts, texts
 from vosti.spec import actions
-from vosti.spec.events import Snapshot
+from vosti.spec.events import PAGE_FIELDS, Snapshot
 from vosti.spec.state import State
 from vosti.spec.step import RULES, Action, Phase, arguments, effect, forward_ok
 

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import fields
 
 from vosti.refinement.touched import Touched
 from vosti.refinement.violation import Place
-from vosti.spec.events import PageView, Snapshot
+from vosti.spec.events import PAGE_FIELDS, PageView, Snapshot
 from vosti.spec.state import Page, PageId, Request, RequestId, State
 
 REQUEST_FIELDS = tuple(field.name for field in fields(Request))
-
-PAGE_FIELDS: dict[str, Callable[[Page], object]] = {
-    "registered": lambda page: page.registered,
-    "parent": lambda page: page.parent,
-    "domain": lambda page: page.domain,
-    "tokens": lambda page: page.tokens,
-    "refcount": lambda page: len(page.holders),
-}
-"""Field of a `PageView` → what it says of a page of the specification."""
 
 
 class SnapshotComparison:

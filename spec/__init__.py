@@ -9,10 +9,11 @@ read, in this order:
 4. `vosti.spec.actions`: everything that may happen to a state, each a guard and an effect.
 5. `vosti.spec.invariants`: what holds in every reachable state, grouped as in the paper's section 4.2.
 6. `vosti.spec.step`: an engine step, in three phases.
-7. `vosti.spec.events`: what an engine shows of itself, so that somebody else can check it.
-8. `vosti.spec.digests`: what stands for a value's bits.
-9. `vosti.spec.sampling`: the exact sampler.
-10. `vosti.spec.numerics`: the canonical row programs, the floating-point operations behind one output row.
+7. `vosti.spec.control`: the same step, as far as it can be judged without values.
+8. `vosti.spec.events`: what an engine shows of itself, so that somebody else can check it.
+9. `vosti.spec.digests`: what stands for a value's bits.
+10. `vosti.spec.sampling`: the exact sampler.
+11. `vosti.spec.numerics`: the canonical row programs, the floating-point operations behind one output row.
 
 Numbers of sections, definitions and theorems are those of the paper "Vosti: Specifying, Implementing, and Verifying
 Deterministic LLM Inference".

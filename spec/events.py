@@ -9,11 +9,11 @@ own structures look like afterwards. Nothing here influences the engine. How eve
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from vosti.spec.state import Domain, Logits, PageId, Request, RequestId, Token
+from vosti.spec.state import Domain, Logits, Page, PageId, Request, RequestId, Token
 from vosti.spec.step import Action, Rows
 
 DIGEST_ALGORITHM = "sha256-128"
@@ -72,6 +72,17 @@ class PageView:
 
     indexed: bool
     """Whether the prefix index leads to it."""
+
+
+PAGE_FIELDS: Mapping[str, Callable[[Page], object]] = {
+    "registered": lambda page: page.registered,
+    "parent": lambda page: page.parent,
+    "domain": lambda page: page.domain,
+    "tokens": lambda page: page.tokens,
+    "refcount": lambda page: len(page.holders),
+}
+"""Field of a `PageView` → what it says of a page of the specification. (Which pages are found is the engine's matter.)
+"""
 
 
 @dataclass(frozen=True)

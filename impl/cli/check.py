@@ -57,6 +57,7 @@ def check_command(
     seed: int,
     mode: Mode,
     reread: bool,
+    check_steps: bool,
     require: tuple[str, ...],
     keep: Path | None,
     json_file: Path | None,
@@ -80,7 +81,16 @@ def check_command(
     check_writable(json_file)
     check_writable(junit_file)
     check_empty(keep)
-    setting = prepare(model, backend=backend, workload=workload, seed=seed, mode=mode, sizes=sizes, reread=reread)
+    setting = prepare(
+        model,
+        backend=backend,
+        workload=workload,
+        seed=seed,
+        mode=mode,
+        sizes=sizes,
+        reread=reread,
+        check_steps=check_steps,
+    )
     if (workload, seed, sizes) == (DEFAULT_WORKLOAD, 0, PRESSURE):
         requirements += tuple(Requirement(name, least) for name, least in PROMISED.items())
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import click
 
-from vosti.impl.errors import EngineError
+from vosti.impl.errors import BrokenStepError, EngineError
 from vosti.refinement.errors import BadTrace, RefinementError
 
 REFINES = 0
@@ -68,6 +68,8 @@ def complain(error: Exception) -> int:
             sentence, code = error.format_message(), CANNOT_RUN
         case BadTrace():
             sentence, code = str(error), BAD_TRACE
+        case BrokenStepError():
+            sentence, code = str(error), VIOLATION
         case EngineError() | RefinementError() | CannotRun():
             sentence, code = str(error), CANNOT_RUN
         case ModuleNotFoundError(name=name) if (name or "").split(".")[0] in ENGINE_PACKAGES:

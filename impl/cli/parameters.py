@@ -64,6 +64,9 @@ _RUN = (
         help="What a trace holds of logits and KV: digests, or the bits themselves.",
     ),
     click.option("--reread", is_flag=True, help="Read every initialised slot again after each step."),
+    click.option(
+        "--check-steps", is_flag=True, help="Let the engine check each plan, too, before it computes anything."
+    ),
 )
 
 json_option = click.option("--json", "json_file", type=FILE, metavar="FILE", help="Write the result as JSON, too.")

@@ -25,6 +25,7 @@ def record_command(
     seed: int,
     mode: Mode,
     reread: bool,
+    check_steps: bool,
     json_file: Path | None,
     **sizes: int,
 ) -> int:
@@ -36,7 +37,16 @@ def record_command(
     check_writable(json_file)
     if output.exists():
         raise CannotRun(f"{output} exists already, and a trace never replaces a file: remove it or choose another one.")
-    setting = prepare(model, backend=backend, workload=workload, seed=seed, mode=mode, sizes=sizes, reread=reread)
+    setting = prepare(
+        model,
+        backend=backend,
+        workload=workload,
+        seed=seed,
+        mode=mode,
+        sizes=sizes,
+        reread=reread,
+        check_steps=check_steps,
+    )
 
     head, run = recorded(setting, output, expected_tokens(setting))
     fingerprint = next(iter(run.outputs.values())).fingerprint

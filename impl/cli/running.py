@@ -44,7 +44,15 @@ class Setting:
 
 
 def prepare(
-    model: str, *, backend: str, workload: str, seed: int, mode: Mode, sizes: Mapping[str, int], reread: bool
+    model: str,
+    *,
+    backend: str,
+    workload: str,
+    seed: int,
+    mode: Mode,
+    sizes: Mapping[str, int],
+    reread: bool,
+    check_steps: bool,
 ) -> Setting:
     """Load model and workload.
 
@@ -55,7 +63,7 @@ def prepare(
     from vosti.impl.options import EngineOptions
 
     plan = workloads.load(workload)
-    options = EngineOptions.from_keywords(**sizes, reread=reread)
+    options = EngineOptions.from_keywords(**sizes, reread=reread, check_steps=check_steps)
     folder = check_folder(model)
     use_one_thread()
 

@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[2]
 
 IMPLIED = {
     "compute_guard": "of a live row it follows from the conditions on rows, which come first",
-    "row_writes_private": "a position that is not cached lies in a private page (Inv); tests/refinement/test_rows.py",
-    "row_writes_alone": "a private page has one holder (Inv); tests/refinement/test_rows.py",
+    "row_writes_private": "a position that is not cached lies in a private page (Inv); tests/spec/test_control.py",
+    "row_writes_alone": "a private page has one holder (Inv); tests/spec/test_control.py",
     "prefix_comparable": "logits and tokens are functions, so views agree; tests/refinement/test_views.py",
     "ends_alike": "finiteness is a function of bits, so views end alike; tests/refinement/test_views.py",
     **{

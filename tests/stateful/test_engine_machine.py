@@ -87,6 +87,7 @@ class EngineMachine(RuleBasedStateMachine):
             prefix_caching=caching,
             page_seed=page_seed,
             reread=reread,
+            check_steps=True,
         )
         self.observations = Observations()
         self.tracer = CheckingTracer(backend, options, observations=self.observations)

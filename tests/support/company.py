@@ -181,11 +181,12 @@ def drive(engine: Engine, workload: Workload, *, watch: Recorder | None = None) 
 def serve(
     workload: Workload, options: EngineOptions, backend: Backend | None = None, *, key_space: int = KEY_SPACE
 ) -> Run:
-    """A recorded run of a fresh engine."""
+    """A recorded run of a fresh engine, which asserts its steps."""
     backend = backend or HashingBackend()
     recorder = Recorder()
     drafter = ScriptedDrafter({RequestId(r): s for r, s in workload.scripts.items()}, backend.vocab_size)
-    engine = Engine(backend, options, drafter=drafter, tracer=recorder, key_space=key_space)
+    checking = replace(options, check_steps=True)
+    engine = Engine(backend, checking, drafter=drafter, tracer=recorder, key_space=key_space)
     outputs = drive(engine, workload)
     return Run(engine=engine, events=tuple(recorder.events), outputs=outputs)
 

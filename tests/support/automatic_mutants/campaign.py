@@ -18,7 +18,7 @@ from pathlib import Path
 from automatic_mutants.operators import Mutant, mutants
 from automatic_mutants.trial import Reference, Verdict, reference_of, tried
 
-MODULES = ("planning", "packing", "settling", "engine", "ghost", "abstraction", "pool")
+MODULES = ("planning", "packing", "settling", "engine", "ghost", "rows", "abstraction", "pool")
 """The control plane."""
 
 NAMES = ("twins", "chains", "domains", "values", "endings", "busy", "door")

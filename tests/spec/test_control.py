@@ -1,4 +1,4 @@
-"""The packed rows of a forward are judged as the specification judges them."""
+"""The control part of a step is judged as the specification judges the whole: rows exactly, guards but for values."""
 
 from __future__ import annotations
 
@@ -9,15 +9,35 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from event_walk import EventWalk, Habits
-from vosti.refinement.rows import false_row, writes_are_apart
-from vosti.spec.events import ForwardEvent, PlanEvent
+from spec_walk import proposal, walk
+from vosti.spec.control import (
+    UNSEEN,
+    Objection,
+    computed,
+    control_effect,
+    control_part,
+    false_row,
+    performed,
+    planned,
+    settled,
+    writes_are_apart,
+)
+from vosti.spec.events import ForwardEvent, PlanEvent, SettleEvent
 from vosti.spec.state import Domain, Page, PageId, Request, RequestId, Sampler, State, Token, initial
 from vosti.spec.step import (
     ROW_CONJUNCTS,
+    RULES,
+    Cancel,
+    Emit,
+    Fail,
+    Observe,
+    Phase,
+    Publish,
     Row,
     Rows,
     effect,
     forward_ok,
+    guard,
     row_writes_alone,
     row_writes_private,
 )
@@ -113,3 +133,75 @@ def test_a_registered_page_is_never_written() -> None:
     s, rows = two_writers(registered=True)
 
     assert (row_writes_private, 0) == false_row(s, rows[:1])
+
+
+# ---------------------------------------------------------------- actions
+
+
+def without_values(s: State) -> State:
+    """The state with nothing to see in its slots."""
+    pages = {page_id: replace(page, kv=(UNSEEN,) * len(page.kv)) for page_id, page in s.pages.items()}
+    return replace(s, pages=pages)
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=30)
+def test_guards_are_judged_but_for_their_values(seed: int) -> None:
+    """Without values a guard is false only where it is false, true only where it is true unless it looks at values, and
+    its effect is the same but for values.
+    """
+    random = Random(seed)
+    for visit in walk(random, 60):
+        blind = without_values(visit.before)
+        for action in (visit.action, *(proposal(visit.before, random) for _ in range(3))):
+            part, args = control_part(action)
+            holds = part(blind, *args)
+            assert holds or not guard(visit.before, action)
+            assert isinstance(action, Emit | Observe | Publish | Fail) or holds == guard(visit.before, action)
+        assert without_values(visit.after) == control_effect(blind, visit.action)
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=30)
+def test_a_step_is_followed(seed: int) -> None:
+    """A step's plan, rows and settle lead where they lead with values; and an action in another phase is named."""
+    walk = EventWalk(seed, Habits(page_size=2, pages=14, token_budget=8))
+    for _ in range(seed % 6 + 2):
+        s: State | Objection = without_values(walk.state)
+        plan, forward, settle = walk.step()[:3]
+    assert isinstance(plan, PlanEvent)
+    assert isinstance(forward, ForwardEvent)
+    assert isinstance(settle, SettleEvent)
+    assert isinstance(s, State)
+    for follow in (
+        lambda s: planned(s, plan.actions),
+        lambda s: computed(s, forward.rows),
+        lambda s: settled(s, forward.rows, settle.actions),
+    ):
+        s = follow(s)
+        assert isinstance(s, State)
+    assert without_values(walk.state) == s
+
+
+def test_an_objection_says_what_and_whose() -> None:
+    """A false guard is named, an action out of its phase is, and an emit without a row of logits is."""
+    s, (row, _) = two_writers()
+    r = RequestId("r")
+    absent = Cancel(RequestId("absent"))
+    assert Objection("cancel_guard", absent.request, absent) == planned(s, (absent,))
+    assert Objection("action_is_in_its_phase", r, Cancel(r)) == performed(s, Phase.SETTLE, (Cancel(r),))
+    seen = computed(s, (row,))
+    assert isinstance(seen, State)
+    look = Observe(r, 0, row.logits)  # type: ignore[arg-type]
+    assert Objection("logits_were_taken", r, look) == settled(seen, (replace(row, logits=False),), (look,))
+    assert seen == settled(seen, (row,), (look,))
+    assert Objection("observe_ready", r, look) == settled(s, (row,), (look,))
+
+
+def test_every_action_has_a_control_part() -> None:
+    """Each kind of action is judged by its own guard, or by the control part of it that the specification names."""
+    random = Random(0)
+    visits = [visit for _ in range(20) for visit in walk(random, 40)]
+    names = {control_part(proposal(visit.before, random))[0].__name__ for visit in visits for _ in range(4)}
+    whole = {f"{kind.__name__.lower()}_guard" for kind in RULES if kind not in (Emit, Observe, Publish, Fail)}
+    assert {"emit_ready", "observe_ready", "publish_ready", "fail_ready", *whole} == names
