@@ -108,7 +108,7 @@ def run(
         result = backend.forward(make_batch(sequences, rows, pages, chosen))
         stored = backend.slot_bytes([slot_of(pages, *rows[i]) for i in chosen])
         for number, i in enumerate(chosen):
-            logits = result.logits[number].numpy().tobytes()
+            logits = result.logits[number].cpu().numpy().tobytes()
             computed[rows[i]] = Computed(logits, stored[number], bool(result.kv_finite[i]))
     return computed
 

@@ -1,0 +1,44 @@
+"""Opening the CUDA backend: is there a GPU that it knows, and the model for it."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from vosti.impl.errors import NoDeviceError
+
+if TYPE_CHECKING:
+    from vosti.impl.backends.cuda.backend import CudaBackend
+
+
+def open_cuda(path: Path, *, dummy_weights: int | None = None, unsafe_unprobed: bool = False) -> CudaBackend:
+    """A model on the GPU, in bf16.
+
+    Raises:
+        NoDeviceError: if there is no GPU, Triton is not installed, or no kernels are known for the GPU.
+        UnprobedDeviceError: if the kernels were not run on such a GPU, unless `unsafe_unprobed` accepts that.
+        CheckpointError: and `UnsupportedModelError`, for what cannot be served.
+    """
+    if find_spec("triton") is None:
+        raise NoDeviceError("The cuda backend needs Triton, which is not installed: install vosti[gpu].")
+    if not torch.cuda.is_available():
+        raise NoDeviceError("The cuda backend needs an NVIDIA GPU, and torch finds none: use --backend cpu.")
+
+    from vosti.impl.backends.cuda.backend import CudaBackend, layout
+    from vosti.impl.backends.cuda.fingerprint import Device
+    from vosti.impl.models.model import Model
+    from vosti.kernels.errors import ConfigurationError
+    from vosti.kernels.tables import load
+
+    device = torch.device("cuda")
+    try:
+        found = Device.of(device)
+        found.check(unsafe_unprobed=unsafe_unprobed)
+        table = load(found.architecture)
+        model = Model.load(path, layout=layout, dtype=torch.bfloat16, device=device, dummy_weights=dummy_weights)
+        return CudaBackend(model, table, device)
+    except ConfigurationError as error:
+        raise NoDeviceError(str(error)) from error

@@ -1,0 +1,153 @@
+"""How fast the engine is on a GPU: decoding and cold prefill, Llama-3.1-8B's shape, dummy weights, four requests.
+
+    python engine_speed.py            everything
+    python engine_speed.py 0 4096     decoding after these contexts only
+
+Prints, for each context: milliseconds of one step of the engine, of one forward of the backend, and of the GPU alone.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+
+from vosti.impl.backends.cuda.opening import open_cuda
+from vosti.impl.engine import Engine
+from vosti.impl.options import EngineOptions, SamplingParams
+
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "vocab_size": 128256,
+    "max_position_embeddings": 131072,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 500000.0,
+    "rope_scaling": {
+        "factor": 8.0,
+        "high_freq_factor": 4.0,
+        "low_freq_factor": 1.0,
+        "original_max_position_embeddings": 8192,
+        "rope_type": "llama3",
+    },
+    "tie_word_embeddings": False,
+    "hidden_act": "silu",
+    "bos_token_id": 128000,
+    "eos_token_id": 128001,
+}
+
+REQUESTS = 4
+STEPS = 128
+WARM = 8
+PAGE_SIZE = 64
+
+
+def prompt(number: int, length: int) -> list[int]:
+    """Tokens of a request, other than any other request's."""
+    return [(number * 7919 + position * 104729 + 17) % 128000 for position in range(length)]
+
+
+class Watch:
+    """Times the backend's forwards: the host's time, and the GPU's."""
+
+    def __init__(self, backend: object) -> None:
+        self.host: list[float] = []
+        self.gpu: list[float] = []
+        forward = backend.forward
+
+        def timed(batch: object) -> object:
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            start = time.perf_counter()
+            begin.record()
+            result = forward(batch)
+            end.record()
+            self.host.append(time.perf_counter() - start)
+            end.synchronize()
+            self.gpu.append(begin.elapsed_time(end) / 1e3)
+            return result
+
+        backend.forward = timed
+
+    def clear(self) -> None:
+        """Forget."""
+        self.host.clear()
+        self.gpu.clear()
+
+
+def median(values: list[float]) -> float:
+    """The middle one."""
+    return sorted(values)[len(values) // 2]
+
+
+def decode(engine: Engine, watch: Watch, context: int) -> None:
+    """Time steps in which every request decodes one token."""
+    params = SamplingParams(temperature=0.0, max_tokens=STEPS + WARM, ignore_eos=True)
+    names = [engine.add_request(prompt(context + i, max(1, context)), params) for i in range(REQUESTS)]
+    begin = time.perf_counter()
+    seen = 0
+    while seen < REQUESTS * WARM:
+        seen += sum(len(output.new_token_ids) for output in engine.step())
+    prefill = time.perf_counter() - begin
+    watch.clear()
+    steps: list[float] = []
+    produced = 0
+    begin = time.perf_counter()
+    while engine.unfinished:
+        start = time.perf_counter()
+        produced += sum(len(output.new_token_ids) for output in engine.step())
+        steps.append(time.perf_counter() - start)
+    elapsed = time.perf_counter() - begin
+    print(
+        f"decode {len(names)} x {context}: {produced / elapsed:.0f} tok/s, step {1e3 * median(steps):.2f} ms, "
+        f"forward {1e3 * median(watch.host):.2f} ms, GPU {1e3 * median(watch.gpu):.2f} ms, "
+        f"first {WARM} tokens {prefill:.2f} s",
+        flush=True,
+    )
+
+
+def prefill(engine: Engine, watch: Watch, length: int, repeat: int) -> None:
+    """Time one cold prompt."""
+    params = SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True)
+    engine.add_request(prompt(1000 + repeat, length), params)
+    watch.clear()
+    begin = time.perf_counter()
+    while engine.unfinished:
+        engine.step()
+    elapsed = time.perf_counter() - begin
+    print(
+        f"prefill {length}: {length / elapsed / 1e3:.1f} K tok/s, {1e3 * elapsed:.0f} ms, "
+        f"forward {1e3 * sum(watch.host):.0f} ms, GPU {1e3 * sum(watch.gpu):.0f} ms",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Load, and time."""
+    contexts = [int(text) for text in sys.argv[1:]] or [0, 4096, 8192, 16384]
+    begin = time.perf_counter()
+    with TemporaryDirectory() as folder:
+        Path(folder, "config.json").write_text(json.dumps(LLAMA))
+        backend = open_cuda(Path(folder), dummy_weights=0)
+    options = EngineOptions(page_size=PAGE_SIZE, pages=2000, max_seqs=REQUESTS, token_budget=8192)
+    engine = Engine(backend, options)
+    torch.cuda.synchronize()
+    print(f"loaded in {time.perf_counter() - begin:.1f} s, {torch.cuda.memory_allocated() / 1e9:.1f} GB", flush=True)
+    watch = Watch(backend)
+    for repeat in range(3):
+        prefill(engine, watch, 8192, repeat)
+    for context in contexts:
+        decode(engine, watch, context)
+
+
+if __name__ == "__main__":
+    main()
