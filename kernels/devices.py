@@ -1,0 +1,44 @@
+"""GPUs: which ones the kernels were run on, and what they compile to there.
+
+Row programs rest on numerical rules of the hardware, which hold where they were tried: `devices.json` lists the GPUs
+on which every check of `tests/gpu` passed. A table of tiles for an architecture is no such promise.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+
+import triton
+
+from vosti.kernels.catalogue import TARGETS, instances
+from vosti.kernels.disassembly import compiled_classes
+from vosti.kernels.tables import Entry
+
+LIST = Path(__file__).with_name("devices.json")
+
+COMPILER = f"triton {triton.__version__}"
+
+
+@cache
+def devices_run() -> frozenset[tuple[str, str]]:
+    """(architecture, name as the driver gives it) of each GPU on the list."""
+    return frozenset((device["architecture"], device["name"]) for device in json.loads(LIST.read_text())["run"])
+
+
+def instruction_classes(entries: Iterable[Entry], architecture: str) -> dict[str, list[str]]:
+    """The classes of matrix instructions in the binaries of each kernel, over all forms of the entries.
+
+    Compiles what the compiler's cache does not hold, several forms at once; a launch finds them there.
+    """
+    forms = [form for entry in entries for form in instances(entry)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        found = list(pool.map(lambda form: compiled_classes(form.compiled(TARGETS[architecture])), forms))
+    classes: dict[str, set[str]] = {}
+    for form, names in zip(forms, found, strict=True):
+        classes.setdefault(form.kernel.contract.kernel, set()).update(names)
+    return {kernel: sorted(names) for kernel, names in sorted(classes.items())}
