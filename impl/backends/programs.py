@@ -41,13 +41,13 @@ def _table_first(program: Callable[..., Any]) -> Run:
 
 
 def _norm(program: Callable[..., Any]) -> Run:
-    """A row program of (ops, *inputs, weight, width, epsilon)."""
+    """A row program of (ops, *inputs, *parameters, width, epsilon)."""
 
     def run(
         ops: TensorOps, launch: Launch, inputs: Sequence[Tensor], parameters: Sequence[Tensor]
     ) -> tuple[Tensor, ...]:
-        (weight,), (epsilon,) = parameters, launch.constants
-        result = program(ops, *inputs, weight, weight.shape[-1], epsilon)
+        (epsilon,) = launch.constants
+        result = program(ops, *inputs, *parameters, inputs[0].shape[-1], epsilon)
         return result if isinstance(result, tuple) else (result,)
 
     return run
@@ -60,8 +60,10 @@ PROGRAMS: dict[Operation, Run] = {
     Operation.LINEAR: _plain(projections.linear),
     Operation.RMS_NORM: _norm(norms.rms_norm),
     Operation.RMS_NORM_UNIT_OFFSET: _norm(norms.rms_norm_unit_offset),
+    Operation.UNWEIGHTED_RMS_NORM: _norm(norms.unweighted_rms_norm),
     Operation.RESIDUAL_RMS_NORM: _norm(norms.residual_rms_norm),
     Operation.RESIDUAL_RMS_NORM_UNIT_OFFSET: _norm(norms.residual_rms_norm_unit_offset),
+    Operation.SCALED_RESIDUAL_RMS_NORM: _norm(norms.scaled_residual_rms_norm),
     Operation.ROTATE: _plain(rotary.rotate),
     Operation.SILU_MUL: _plain(activations.silu_mul),
     Operation.GELU_TANH_MUL: _plain(activations.gelu_tanh_mul),

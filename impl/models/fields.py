@@ -111,6 +111,12 @@ class Fields:
             raise self.wrong(name, "an object")
         return Fields(value or {}, f"{self.where}: {name}")
 
+    def required(self, name: str) -> Fields:
+        """An object that must be there."""
+        if not self.has(name):
+            raise self.wrong(name, "an object")
+        return self.object(name)
+
     def token_ids(self, name: str) -> tuple[int, ...]:
         """A token id or a list of them, ascending and each once; empty if absent."""
         value = self.values.get(name)

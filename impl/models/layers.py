@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from vosti.impl.models.config import LayerType, ModelConfig
@@ -35,14 +35,20 @@ class Style:
     mlp_norm: str
     """Norm of what the feed-forward layer reads."""
 
-    attention_result_norm: str | None
+    attention_result_norm: str | None = None
     """Norm of attention's result before it joins the residual stream."""
 
-    mlp_result_norm: str | None
+    mlp_result_norm: str | None = None
     """Norm of the feed-forward layer's result before it joins the residual stream."""
 
-    query_key_norm: bool
+    query_key_norm: bool = False
     """Whether each head of queries and keys is normalised."""
+
+    value_norm: bool = False
+    """Whether each head of values is normalised, without weights."""
+
+    layer_scale: str | None = None
+    """A number by which the residual stream is multiplied at the end of a layer; with plain norms only."""
 
 
 def table_names(kind: LayerType) -> tuple[str, str]:
@@ -107,11 +113,12 @@ class _Builder:
             yield self._norm(layer, "attention_norm", "input_layernorm")
             attention = config.attention[config.layer_types[layer]]
             query, key = config.heads * attention.head_dim, attention.kv_heads * attention.head_dim
+            values = "self_attn.k_proj" if attention.shared_values else "self_attn.v_proj"
             yield self._linear(
                 layer,
                 "qkv",
                 config.hidden_size,
-                [("self_attn.q_proj", query), ("self_attn.k_proj", key), ("self_attn.v_proj", key)],
+                [("self_attn.q_proj", query), ("self_attn.k_proj", key), (values, key)],
             )
             if style.query_key_norm:
                 yield Parameter(
@@ -135,6 +142,9 @@ class _Builder:
             yield self._linear(layer, "down", wide, [("mlp.down_proj", config.hidden_size)])
             if style.mlp_result_norm:
                 yield self._norm(layer, "mlp_result_norm", style.mlp_result_norm)
+            if style.layer_scale:
+                stored = Source(f"model.layers.{layer}.{style.layer_scale}", (1,), 1.0)
+                yield Parameter(f"layers.{layer}.scale", (stored,))
         yield Parameter("final_norm", (Source("model.norm.weight", hidden, style.norm_centre),))
         if not config.tied_head:
             yield Parameter("head", (Source("lm_head.weight", vocabulary),), transposed=True)
@@ -159,37 +169,30 @@ class _Builder:
             yield Launch(Operation.SCALED_EMBEDDING, (TOKEN_IDS,), ("residual",), ("embedding",), scale)
         for kind in self.kinds:
             yield Launch(Operation.ANGLES, (POSITIONS,), (f"cosine.{kind}", f"sine.{kind}"), table_names(kind))
-        epsilon = (config.norm_epsilon,)
-        yield Launch(style.norm, ("residual",), ("normed",), ("layers.0.attention_norm",), epsilon)
+        first = ("layers.0.attention_norm",)
+        yield Launch(style.norm, ("residual",), ("normed",), first, (config.norm_epsilon,))
         last = len(config.layer_types) - 1
         for layer in range(last + 1):
             yield from self._attention(layer)
             yield from self._result(layer, "attention_result_norm", style.attention_result_norm)
-            yield self._residual_norm(f"layers.{layer}.mlp_norm")
+            yield self._residual_norm(style.residual_norm, (f"layers.{layer}.mlp_norm",))
             yield from self._mlp(layer)
             yield from self._result(layer, "mlp_result_norm", style.mlp_result_norm)
-            if layer < last:
-                yield self._residual_norm(f"layers.{layer + 1}.attention_norm")
-        yield Launch(
-            style.residual_norm,
-            ("residual", "update"),
-            ("last_residual", "last_normed"),
-            ("final_norm",),
-            epsilon,
-            Rows.SELECTED,
-        )
+            weight = f"layers.{layer + 1}.attention_norm" if layer < last else "final_norm"
+            if style.layer_scale:
+                scaled = (weight, f"layers.{layer}.scale")
+                end = self._residual_norm(Operation.SCALED_RESIDUAL_RMS_NORM, scaled)
+            else:
+                end = self._residual_norm(style.residual_norm, (weight,))
+            last_rows = replace(end, outputs=("last_residual", "last_normed"), rows=Rows.SELECTED)
+            yield end if layer < last else last_rows
         yield Launch(Operation.LINEAR, ("last_normed",), (LOGITS,), ("head",), rows=Rows.LOGITS)
         if config.final_softcap is not None:
             yield Launch(Operation.SOFTCAP, (LOGITS,), (LOGITS,), (), (config.final_softcap,), Rows.LOGITS)
 
-    def _residual_norm(self, weight: str) -> Launch:
-        return Launch(
-            self.style.residual_norm,
-            ("residual", "update"),
-            ("residual", "normed"),
-            (weight,),
-            (self.config.norm_epsilon,),
-        )
+    def _residual_norm(self, operation: Operation, parameters: tuple[str, ...]) -> Launch:
+        epsilon = (self.config.norm_epsilon,)
+        return Launch(operation, ("residual", "update"), ("residual", "normed"), parameters, epsilon)
 
     def _result(self, layer: int, name: str, stored: str | None) -> Iterator[Launch]:
         if stored:
@@ -205,6 +208,8 @@ class _Builder:
         if self.style.query_key_norm:
             weight = (f"layers.{layer}.query_key_norm",)
             yield Launch(self.style.norm, both, both, weight, (config.norm_epsilon,))
+        if self.style.value_norm:
+            yield Launch(Operation.UNWEIGHTED_RMS_NORM, (values,), (values,), (), (config.norm_epsilon,))
         yield Launch(Operation.ROTATE, (*both, f"cosine.{kind}", f"sine.{kind}"), (queries, keys))
         yield Launch(Operation.STORE, (keys, values), (), layer=layer)
         yield Launch(

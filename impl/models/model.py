@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from vosti.impl.errors import CheckpointError
-from vosti.impl.models.config import Family, ModelConfig, load_config
+from vosti.impl.models.config import ModelConfig
 from vosti.impl.models.dummy import DummyTensors
-from vosti.impl.models.gemma3 import GEMMA3
-from vosti.impl.models.layers import Style, build_plan, table_names
-from vosti.impl.models.llama3 import LLAMA3
+from vosti.impl.models.families import STYLES, load_config
+from vosti.impl.models.layers import build_plan, table_names
 from vosti.impl.models.plan import Parameter, Plan
 from vosti.impl.models.rope import rope_tables
 from vosti.impl.models.tensors import CheckpointTensors, Tensors
@@ -24,9 +23,6 @@ from vosti.impl.models.weights import load_parameters
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
-
-STYLES: dict[Family, Style] = {"llama3": LLAMA3, "gemma3": GEMMA3}
-"""The families."""
 
 Layout = Callable[[Plan], Sequence[Parameter]]
 """How a backend keeps the parameters of a plan: stacked, transposed or interleaved in its own way."""

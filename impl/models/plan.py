@@ -20,8 +20,10 @@ class Operation(Enum):
     LINEAR = "linear"
     RMS_NORM = "rms_norm"
     RMS_NORM_UNIT_OFFSET = "rms_norm_unit_offset"
+    UNWEIGHTED_RMS_NORM = "unweighted_rms_norm"
     RESIDUAL_RMS_NORM = "residual_rms_norm"
     RESIDUAL_RMS_NORM_UNIT_OFFSET = "residual_rms_norm_unit_offset"
+    SCALED_RESIDUAL_RMS_NORM = "scaled_residual_rms_norm"
     ROTATE = "rotate"
     STORE = "store"
     """Keep the row's key and value in its slot; no arithmetic."""
@@ -103,8 +105,8 @@ class Source:
 class Parameter:
     """A parameter as the plan uses it.
 
-    The sources are stacked along their first axis; a `transposed` parameter is kept [inputs, outputs], the
-    checkpoint's sources being [outputs, inputs].
+    The sources are stacked along their first axis (a source may stand in two places); a `transposed` parameter is kept
+    [inputs, outputs], the checkpoint's sources being [outputs, inputs].
     """
 
     name: str

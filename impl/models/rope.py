@@ -18,6 +18,7 @@ def inverse_frequencies(rope: Rope, head_dim: int) -> torch.Tensor:
 
     - default: θ^(−2i/d)
     - linear: that, divided by the factor
+    - proportional: that, for the pairs that turn; 0 for the others
     - llama3: unchanged where the wavelength is short, divided by the factor where it is long, blended between
       (short: below original_positions / high_frequency_factor; long: above original_positions / low_frequency_factor)
     """
@@ -26,6 +27,9 @@ def inverse_frequencies(rope: Rope, head_dim: int) -> torch.Tensor:
         return base
     if rope.kind == "linear":
         return base / rope.factor
+    if rope.kind == "proportional":
+        turning = int(rope.share * head_dim // 2)
+        return torch.cat([base[:turning], torch.zeros(head_dim // 2 - turning)]) / rope.factor
     low, high, original = rope.low_frequency_factor, rope.high_frequency_factor, rope.original_positions
     wavelength = 2 * math.pi / base
     is_long = wavelength > original / low

@@ -11,8 +11,9 @@ ROPE_FIELDS: dict[str, tuple[str, ...]] = {
     "default": (),
     "linear": ("factor",),
     "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
+    "proportional": ("factor", "partial_rotary_factor"),
 }
-"""Supported rope types and the fields, beside the base frequency, that each needs."""
+"""Supported rope types and the fields, beside the base frequency, that each has."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,13 @@ class Rope:
     low_frequency_factor: float = 1.0
     high_frequency_factor: float = 1.0
     original_positions: int = 1
+    share: float = 1.0
+    """Of the pairs of a head that turn; the others, behind them, do not."""
+
+
+def read_plain_rope(fields: Fields) -> Rope:
+    """The rope of an architecture that has one for all layers, and 10,000 for its base if the file says nothing."""
+    return read_rope(fields, fields.object("rope_parameters"), fields.object("rope_scaling"), "rope_theta", 10_000.0)
 
 
 def read_rope(fields: Fields, new: Fields, old: Fields, theta_name: str, default_theta: float) -> Rope:
@@ -63,6 +71,11 @@ def read_rope(fields: Fields, new: Fields, old: Fields, theta_name: str, default
         return Rope(kind, theta)
     if kind == "linear":
         return Rope(kind, theta, merged.number("factor"))
+    if kind == "proportional":
+        share = merged.number("partial_rotary_factor", 1.0)
+        if share > 1:
+            raise merged.wrong("partial_rotary_factor", "at most 1")
+        return Rope(kind, theta, merged.number("factor", 1.0), share=share)
     rope = Rope(
         kind,
         theta,

@@ -21,8 +21,11 @@ EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
 """The head's tensor; a checkpoint with a tied head may hold it too, if it equals the embedding."""
 
-OTHER_HALVES = ("vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector.")
-"""Beginnings of the names of tensors that a larger model has beside its text half."""
+PARTS = ("vision_tower", "audio_tower", "multi_modal_projector", "embed_vision", "embed_audio", "vision_embedder")
+"""What a larger model has beside its text half."""
+
+OTHER_HALVES = tuple(f"{prefix}{part}." for prefix in ("", "model.") for part in PARTS)
+"""Beginnings of the names of its tensors."""
 
 TEXT_PREFIXES = {"language_model.lm_head.": "lm_head.", "language_model.": "", "model.language_model.": "model."}
 """How larger models name the tensors of their text half, and how the text half alone names them."""

@@ -16,7 +16,7 @@ def rotate(ops: Ops[A, Cache], x: A, cosine: A, sine: A) -> A:
         y(i)       = x(i) · cos(i) − x(i + d/2) · sin(i)
         y(i + d/2) = x(i + d/2) · cos(i) + x(i) · sin(i)
 
-    for 0 ≤ i < d/2.
+    for 0 ≤ i < d/2. A pair that does not turn (partial rotary embedding) has cos 1 and sin 0.
     """
     first, second = ops.halves(x)
     return ops.join(

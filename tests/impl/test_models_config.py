@@ -12,7 +12,8 @@ import pytest
 from checkpoint_files import TINY_CONFIG, bundled_config, copy_bundled, write_folder
 from forwards import CHECKPOINTS, NAMES
 from vosti.impl.errors import CheckpointError, EngineError, UnsupportedModelError
-from vosti.impl.models.config import Attention, ModelConfig, load_config
+from vosti.impl.models.config import Attention, ModelConfig
+from vosti.impl.models.families import load_config
 from vosti.impl.models.model import Model, load_tokenizer
 from vosti.impl.models.rope_config import Rope
 
@@ -231,12 +232,12 @@ def test_contradictions_in_gemma_are_refused(tmp_path: Path, changed: dict[str, 
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"architectures": ["MistralForCausalLM"]}, "architecture ['MistralForCausalLM'] is not supported"),
+        ({"architectures": ["MixtralForCausalLM"]}, "architecture ['MixtralForCausalLM'] is not supported"),
         ({"architectures": ["LlamaForCausalLM", "Other"]}, "architecture ['LlamaForCausalLM', 'Other']"),
         ({"architectures": []}, "architecture"),
         ({"architectures": [["LlamaForCausalLM"]]}, "architecture"),
         ({"rope_scaling": {"rope_type": ["linear"], "factor": 2.0}}, "rope type ['linear'] is not supported"),
-        ({"architectures": None, "model_type": "qwen3"}, "architecture 'qwen3' is not supported"),
+        ({"architectures": None, "model_type": "qwen3_moe"}, "architecture 'qwen3_moe' is not supported"),
         ({"attention_bias": True}, "attention_bias = True is not supported"),
         ({"mlp_bias": True}, "mlp_bias = True is not supported"),
         ({"hidden_act": "gelu"}, "hidden_act = 'gelu' is not supported; 'silu' is"),
@@ -249,7 +250,7 @@ def test_contradictions_in_gemma_are_refused(tmp_path: Path, changed: dict[str, 
         ({"dtype": "float64"}, "dtype 'float64' is not supported"),
         ({"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "rope type 'yarn' is not supported"),
         ({"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "rope type 'dynamic' is not supported"),
-        ({"rope_parameters": {"rope_type": "proportional"}}, "rope type 'proportional' is not supported"),
+        ({"rope_parameters": {"rope_type": "axial"}}, "rope type 'axial' is not supported"),
         ({"rope_scaling": {"rope_type": "linear", "factor": 2.0, "beta_fast": 32}}, "beta_fast is not supported"),
         (
             {"rope_parameters": {"rope_type": "default", "factor": 2.0}},

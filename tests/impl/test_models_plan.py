@@ -10,9 +10,9 @@ import pytest
 
 from forwards import CHECKPOINTS, NAMES
 from vosti.impl.backends.programs import PROGRAMS
-from vosti.impl.models.config import load_config
+from vosti.impl.models.families import STYLES, load_config
 from vosti.impl.models.layers import build_plan, parameter_shape
-from vosti.impl.models.model import STYLES, Model
+from vosti.impl.models.model import Model
 from vosti.impl.models.plan import KVShape, Launch, Operation, Plan, Rows, plan_problems
 from vosti.spec import numerics
 
