@@ -1,0 +1,44 @@
+"""A request's history without a copy of it: prompt and output, seen as one sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias, overload
+
+from vosti.spec.state import Token
+
+
+@dataclass(frozen=True)
+class History:
+    """prompt + output, made in no time: a slice copies what it yields, and nothing else."""
+
+    prompt: tuple[Token, ...]
+    output: tuple[Token, ...]
+
+    def __len__(self) -> int:
+        return len(self.prompt) + len(self.output)
+
+    def __iter__(self) -> Iterator[Token]:
+        yield from self.prompt
+        yield from self.output
+
+    @overload
+    def __getitem__(self, place: int) -> Token: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Token, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> Token | tuple[Token, ...]:
+        """As of a tuple; slices have no step."""
+        if isinstance(place, int):
+            place = range(len(self))[place]
+            return self.prompt[place] if place < len(self.prompt) else self.output[place - len(self.prompt)]
+        begin, end, step = place.indices(len(self))
+        assert step == 1, "a stretch of a history is consecutive"
+        first = len(self.prompt)
+        return self.prompt[begin:end] + self.output[max(0, begin - first) : max(0, end - first)]
+
+
+Tokens: TypeAlias = tuple[Token, ...] | History
+"""A history, copied or not."""
