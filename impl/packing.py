@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from vosti.impl.backend import NO_PAGE, NO_SEQUENCE, NO_SLOT, Batch
+from vosti.impl.history import Tokens
 from vosti.impl.planning import Chunk
 from vosti.impl.pool_state import Pool
 from vosti.spec.state import RequestId, Token
 
 
-def pack(chunks: Sequence[Chunk], pool: Pool, histories: Mapping[RequestId, tuple[Token, ...]], row_tile: int) -> Batch:
+def pack(chunks: Sequence[Chunk], pool: Pool, histories: Mapping[RequestId, Tokens], row_tile: int) -> Batch:
     """The rows of some chunks, one sequence for each chunk, in order, padded to a multiple of `row_tile` rows.
 
     Logits are taken at the last position of a history, and at each position of its draft.

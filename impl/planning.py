@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from vosti.impl import pool as pools
+from vosti.impl.history import Tokens
 from vosti.impl.pool_state import Pool
 from vosti.spec.state import PageId, RequestId, Token
 from vosti.spec.step import Action, Allocate, Attach, Evict, Preempt, Propose
@@ -38,7 +39,7 @@ class Candidate:
     """What planning knows of a live request, beside what the pool knows."""
 
     request: RequestId
-    history: tuple[Token, ...]
+    history: Tokens
     proposal: tuple[Token, ...]
     """A draft to verify if there is room for it; it must not reach beyond the request's last token."""
 
@@ -116,11 +117,12 @@ class _Planner:
             self.actions.append(Propose(r, draft))
         self.chunks.append(Chunk(request=r, start=cached, count=count, draft=draft))
 
-    def attach_known(self, r: RequestId, history: tuple[Token, ...]) -> None:
+    def attach_known(self, r: RequestId, known: Tokens) -> None:
         """Reuse registered pages for as much of the history as they hold; the last token stays to be computed."""
         holding = self.pool.requests[r]
         if holding.cached != len(holding.table) * self.pool.page_size:
             return
+        history = tuple(known)
         chain = pools.match_prefix(self.pool, holding.domain, history, len(history) - 1, holding.table)
         if chain:
             assert pools.attach_prefix_guard(self.pool, r, chain, history)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vosti.impl import pool as pools
+from vosti.impl.history import History, Tokens
 from vosti.impl.options import SamplingParams
 from vosti.impl.pool_state import Pool
 from vosti.spec.determinism import Record
@@ -42,9 +43,9 @@ class LiveRecord:
     """One for each output, if the parameters ask for them."""
 
     @property
-    def history(self) -> tuple[Token, ...]:
+    def history(self) -> History:
         """Prompt and output."""
-        return self.prompt + self.output
+        return History(self.prompt, self.output)
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ def stop_reason(record: LiveRecord) -> str | None:
     return "length" if len(record.output) == record.params.max_tokens else None
 
 
-def publish_full(pool: Pool, r: RequestId, history: tuple[Token, ...]) -> tuple[Pool, list[Action]]:
+def publish_full(pool: Pool, r: RequestId, history: Tokens) -> tuple[Pool, list[Action]]:
     """Publish every full page of the history that is not yet registered, in order."""
     table = pool.requests[r].table
     stop = min(pool.requests[r].cached, len(history)) // pool.page_size
