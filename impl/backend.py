@@ -96,6 +96,11 @@ class ForwardResult:
     flagged_logits: npt.NDArray[np.bool_] | None = None
     """[n] Whether each row of logits holds a number that is not finite; None if the backend did not look."""
 
+    largest: npt.NDArray[np.int64] | None = None
+    """[n] The lowest token id among each finite row's largest logits, which greedy sampling takes; None if the backend did
+    not look.
+    """
+
     def logits_finite(self) -> npt.NDArray[np.bool_]:
         """[n] Whether each row of logits holds finite numbers only."""
         if self.flagged_logits is not None:

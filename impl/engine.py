@@ -339,12 +339,13 @@ class Engine:
         """Rows of logits, by sequence and position."""
         yielded: dict[int, dict[int, YieldedRow]] = {sequence: {} for sequence in range(len(batch.tables))}
         finite = result.logits_finite().tolist()
-        for row, logits, is_finite in zip(batch.logit_rows.tolist(), result.logits, finite, strict=True):
+        largest = [None] * len(finite) if result.largest is None else result.largest.tolist()
+        for row, logits, is_finite, best in zip(batch.logit_rows.tolist(), result.logits, finite, largest, strict=True):
             yielded[int(batch.sequences[row])][int(batch.positions[row])] = YieldedRow(
                 row=row,
                 logits=self._ghost.logits_of(row),
                 finite=is_finite,
-                sample=partial(_sample, logits),
+                sample=partial(_sample, logits, best),
                 logprobs=partial(_logprobs, logits),
             )
         return yielded
@@ -365,7 +366,9 @@ class Engine:
         )
 
 
-def _sample(logits: Tensor, record: LiveRecord) -> Token:
+def _sample(logits: Tensor, largest: int | None, record: LiveRecord) -> Token:
+    if largest is not None and record.sampler.temperature == 0:
+        return Token(largest)
     return Token(sample_row(logits, record.sampler, record.history, len(record.prompt)))
 
 
