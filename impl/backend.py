@@ -97,8 +97,8 @@ class ForwardResult:
     """[n] Whether each row of logits holds a number that is not finite; None if the backend did not look."""
 
     largest: npt.NDArray[np.int64] | None = None
-    """[n] The lowest token id among each finite row's largest logits, which greedy sampling takes; None if the backend did
-    not look.
+    """[n] The lowest token id among each finite row's largest logits, which is what greedy sampling takes; None if the
+    backend did not look.
     """
 
     def logits_finite(self) -> npt.NDArray[np.bool_]:

@@ -178,11 +178,14 @@ class CudaBackend:
         write(packed, forward.places, forward.host)
         forward.run()
         logits = forward.logits[: len(batch.logit_rows)].clone()
+        largest = self._memory.take_host("largest", len(logits))
+        largest.copy_(first_largest(logits), non_blocking=True)
         if self._device.type == "cuda":
             torch.cuda.current_stream().synchronize()
         rows = len(batch.tokens)
         kv = np.logical_or.reduce([forward.flagged(name)[:rows] for name in forward.kv_flags])
-        return ForwardResult(logits, ~kv, forward.flagged("logit_flags")[: len(batch.logit_rows)])
+        flagged = forward.flagged("logit_flags")[: len(logits)]
+        return ForwardResult(logits, ~kv, flagged, largest.numpy().astype(np.int64))
 
     def _shape(self, packed: Packed) -> Shape:
         """The shape that the batch is run in: padded, so that few shapes occur, unless it is large."""
@@ -224,6 +227,13 @@ class CudaBackend:
     def plans(self) -> Mapping[Form, DevicePlan]:
         """The launches of a forward, by the form of attention."""
         return self._plans
+
+
+def first_largest(logits: Tensor) -> Tensor:
+    """[n, vocabulary] → [n] int32: the lowest index of each row's largest number, whatever order a reduction has."""
+    places = torch.arange(logits.shape[1], dtype=torch.int32, device=logits.device)
+    beyond = logits.shape[1]
+    return torch.where(logits == logits.amax(1, keepdim=True), places, beyond).amin(1) if len(logits) else places[:0]
 
 
 def _padded(count: int) -> int:
