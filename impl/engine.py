@@ -53,6 +53,11 @@ class RequestOutput:
     logprobs: tuple[Logprobs, ...]
     """One for each token, of the raw logits, if they were asked for."""
 
+    prompt_logprobs: tuple[Logprobs | None, ...]
+    """One for each token of the prompt, of the raw logits, if they were asked for: None for the first one, for those
+    that were not asked for, and where a logit is not finite. Shorter if the request ended before its prompt did.
+    """
+
     hit_tokens: int
     """How many tokens of the prompt were found in the prefix cache when it was first scheduled."""
 
@@ -284,6 +289,7 @@ class Engine:
                 proposal=self._drafter.propose(r, record.prompt, record.output)[
                     : record.params.max_tokens - len(record.output) - 1
                 ],
+                asked=record.asked,
             )
             for r, record in self._live.items()
         ]
@@ -298,7 +304,8 @@ class Engine:
     def _forward(self, actions: Sequence[Action], chunks: Sequence[Chunk]) -> tuple[Batch | None, ForwardResult | None]:
         """Pack and run the forward of a plan."""
         histories = {chunk.request: self._live[chunk.request].history for chunk in chunks}
-        batch = pack(chunks, self._pool, histories, self._backend.row_tile) if chunks else None
+        asked = {r: self._live[r].asked for r in histories}
+        batch = pack(chunks, self._pool, histories, self._backend.row_tile, asked) if chunks else None
         if self._assertions is not None:
             self._assertions.planned(actions, [c.request for c in chunks], batch, self._pool, self._live)
         if batch is None:
@@ -360,6 +367,7 @@ class Engine:
             token_ids=record.output,
             finish_reason=ended,
             logprobs=record.logprobs,
+            prompt_logprobs=_of_prompt(record),
             hit_tokens=record.hit_tokens or 0,
             seed=record.sampler.seed,
             fingerprint=self._fingerprint,
@@ -370,6 +378,12 @@ def _sample(logits: Tensor, largest: int | None, record: LiveRecord) -> Token:
     if largest is not None and record.sampler.temperature == 0:
         return Token(largest)
     return Token(sample_row(logits, record.sampler, record.history, len(record.prompt)))
+
+
+def _of_prompt(record: LiveRecord) -> tuple[Logprobs | None, ...]:
+    if record.params.prompt_logprobs is None:
+        return ()
+    return ((None,) * record.first_reported + record.prompt_logprobs)[: len(record.prompt)]
 
 
 def _logprobs(logits: Tensor, token: Token, k: int) -> Logprobs:

@@ -50,6 +50,9 @@ class Completion:
     logprobs: tuple[Logprobs, ...]
     """One for each token, if they were asked for."""
 
+    prompt_logprobs: tuple[Logprobs | None, ...]
+    """One for each token of the prompt, if they were asked for; see `RequestOutput`."""
+
     hit_tokens: int
     """How many tokens of the prompt were found in the prefix cache."""
 
@@ -179,6 +182,7 @@ class LLM:
             token_ids=output.token_ids,
             finish_reason=output.finish_reason,
             logprobs=output.logprobs,
+            prompt_logprobs=output.prompt_logprobs,
             hit_tokens=output.hit_tokens,
             seed=output.seed,
             fingerprint=output.fingerprint,

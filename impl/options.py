@@ -111,14 +111,24 @@ class SamplingParams:
     nothing.
     """
 
+    prompt_logprobs: int | None = None
+    """How many of the most likely tokens are reported with each token of the prompt, beside that token itself; None for
+    nothing. What is reported has to be computed, so it is not taken from the prefix cache.
+    """
+
+    prompt_logprobs_start: int = 0
+    """From which position of the prompt on they are reported; the first token of all has none, for nothing precedes it.
+    """
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids))
-        tokens, stops, logprobs = self.max_tokens, self.stop_token_ids, self.logprobs
+        tokens, stops, start = self.max_tokens, self.stop_token_ids, self.prompt_logprobs_start
         _require(_is_integer(tokens) and tokens >= 1, "max_tokens", tokens, "an integer of at least 1")
         _require(all(map(_is_integer, stops)), "stop_token_ids", stops, "a sequence of token ids")
-        _require(
-            logprobs is None or (_is_integer(logprobs) and logprobs >= 0), "logprobs", logprobs, "0 or more, or None"
-        )
+        _require(_is_integer(start) and start >= 0, "prompt_logprobs_start", start, "an integer of at least 0")
+        for name in ("logprobs", "prompt_logprobs"):
+            asked = getattr(self, name)
+            _require(asked is None or (_is_integer(asked) and asked >= 0), name, asked, "0 or more, or None")
         try:
             self.sampler(0 if self.seed is None else self.seed)
         except (TypeError, ValueError) as error:

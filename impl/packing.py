@@ -15,17 +15,26 @@ from vosti.impl.pool_state import Pool
 from vosti.spec.state import RequestId, Token
 
 
-def pack(chunks: Sequence[Chunk], pool: Pool, histories: Mapping[RequestId, Tokens], row_tile: int) -> Batch:
+def pack(
+    chunks: Sequence[Chunk],
+    pool: Pool,
+    histories: Mapping[RequestId, Tokens],
+    row_tile: int,
+    asked: Mapping[RequestId, int] | None = None,
+) -> Batch:
     """The rows of some chunks, one sequence for each chunk, in order, padded to a multiple of `row_tile` rows.
 
-    Logits are taken at the last position of a history, and at each position of its draft.
+    Logits are taken at the last position of a history, at each position of its draft, and from the first position on
+    that somebody asks for.
 
     Args:
         chunks: at least one.
         pool: gives the page tables.
         histories: of each chunk's request, its history.
         row_tile: what the number of rows must be a multiple of.
+        asked: of some requests the first position whose logits are asked for, before the last of the history.
     """
+    first_asked = {} if asked is None else asked
     live = sum(chunk.count for chunk in chunks)
     rows = -(-live // row_tile) * row_tile
     tokens = np.zeros(rows, np.int64)
@@ -46,7 +55,8 @@ def pack(chunks: Sequence[Chunk], pool: Pool, histories: Mapping[RequestId, Toke
         blocks, offsets = np.divmod(positions[rows_of], pool.page_size)
         write_slots[rows_of] = tables[sequence, blocks] * pool.page_size + offsets
         sequences[rows_of] = sequence
-        logit_rows += [first + p - chunk.start for p in range(max(chunk.start, len(history) - 1), stop)]
+        yielding = range(max(chunk.start, first_asked.get(chunk.request, len(history) - 1)), stop)
+        logit_rows += [first + p - chunk.start for p in yielding]
         first += chunk.count
     return Batch(
         tokens=tokens,

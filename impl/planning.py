@@ -43,6 +43,9 @@ class Candidate:
     proposal: tuple[Token, ...]
     """A draft to verify if there is room for it; it must not reach beyond the request's last token."""
 
+    asked: int | None = None
+    """The first position whose logits are asked for, which has to be computed: None for the history's last."""
+
 
 @dataclass(frozen=True)
 class Chunk:
@@ -101,7 +104,7 @@ class _Planner:
         """Give the request what it can use of the budget, as far as pages can be had."""
         r, history = candidate.request, candidate.history
         if self.limits.prefix_caching:
-            self.attach_known(r, history)
+            self.attach_known(r, history, len(history) - 1 if candidate.asked is None else candidate.asked)
         cached = self.pool.requests[r].cached
         wanted = min(self.budget, len(history) - cached)
         draft = candidate.proposal[: self.budget - wanted] if cached + wanted == len(history) else ()
@@ -117,13 +120,13 @@ class _Planner:
             self.actions.append(Propose(r, draft))
         self.chunks.append(Chunk(request=r, start=cached, count=count, draft=draft))
 
-    def attach_known(self, r: RequestId, known: Tokens) -> None:
-        """Reuse registered pages for as much of the history as they hold; the last token stays to be computed."""
+    def attach_known(self, r: RequestId, known: Tokens, limit: int) -> None:
+        """Reuse registered pages for as much of the history as they hold; position `limit` stays to be computed."""
         holding = self.pool.requests[r]
         if holding.cached != len(holding.table) * self.pool.page_size:
             return
         history = tuple(known)
-        chain = pools.match_prefix(self.pool, holding.domain, history, len(history) - 1, holding.table)
+        chain = pools.match_prefix(self.pool, holding.domain, history, limit, holding.table)
         if chain:
             assert pools.attach_prefix_guard(self.pool, r, chain, history)
             self.pool = pools.attach_prefix(self.pool, r, chain, history)

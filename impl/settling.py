@@ -16,7 +16,7 @@ from vosti.impl.pool_state import Pool
 from vosti.spec.determinism import Record
 from vosti.spec.sampling import SamplerState
 from vosti.spec.state import Domain, Logits, RequestId, Sampler, Token
-from vosti.spec.step import Action, Emit, Fail, Finish, Publish, Retract
+from vosti.spec.step import Action, Emit, Fail, Finish, Observe, Publish, Retract
 
 if TYPE_CHECKING:
     from vosti.impl.sampling import Logprobs
@@ -42,10 +42,27 @@ class LiveRecord:
     logprobs: tuple[Logprobs, ...] = ()
     """One for each output, if the parameters ask for them."""
 
+    prompt_logprobs: tuple[Logprobs | None, ...] = ()
+    """One for each token of the prompt from `first_reported` on, as far as they were computed, if the parameters ask
+    for them; None where a logit is not finite.
+    """
+
     @property
     def history(self) -> History:
         """Prompt and output."""
         return History(self.prompt, self.output)
+
+    @property
+    def first_reported(self) -> int:
+        """The first token of the prompt whose log-probability can be, and is to be, reported."""
+        return max(1, self.params.prompt_logprobs_start)
+
+    @property
+    def asked(self) -> int:
+        """The first position whose logits are still asked for; those of the history's last position always are."""
+        first = self.first_reported + len(self.prompt_logprobs) - 1
+        pending = self.params.prompt_logprobs is not None and first < len(self.prompt) - 1
+        return first if pending else len(self.history) - 1
 
 
 @dataclass(frozen=True)
@@ -96,9 +113,9 @@ def settle(
         non_finite: the positions whose KV of this forward is not finite.
         publishing: whether full pages become shareable.
     """
-    actions: list[Action] = []
     rows: list[int] = []
     ended: str | None = None
+    record, actions = observed(r, record, yielded, non_finite)
     while ended is None:
         length = len(record.history)
         cached = pool.requests[r].cached  # a rejected draft's slots are no longer among them
@@ -130,6 +147,22 @@ def settle(
         pool = pools.remove(pool, r)
         actions.append(Finish(r))
     return Settled(pool, record, tuple(actions), tuple(rows), ended)
+
+
+def observed(
+    r: RequestId, record: LiveRecord, yielded: Mapping[int, YieldedRow], non_finite: Sequence[int]
+) -> tuple[LiveRecord, list[Action]]:
+    """The record with the log-probabilities of its prompt that this forward yielded; none if it is going to fail."""
+    actions: list[Action] = []
+    if any(position < len(record.history) for position in non_finite):
+        return record, actions
+    k = record.params.prompt_logprobs
+    while k is not None and (position := record.asked) < len(record.prompt) - 1 and position in yielded:
+        row = yielded[position]
+        found = row.logprobs(record.prompt[position + 1], k) if row.finite else None
+        record = replace(record, prompt_logprobs=(*record.prompt_logprobs, found))
+        actions.append(Observe(r, position, row.logits))
+    return record, actions
 
 
 def emitted(record: LiveRecord, token: Token, row: YieldedRow) -> LiveRecord:

@@ -81,6 +81,8 @@ class Entry(_Entry, frozen=True):
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
     logprobs: int | None = None
+    prompt_logprobs: int | None = None
+    prompt_logprobs_start: int = 0
     domain: str = ""
     cancel_at: int | None = None
     draft: Draft | None = None
@@ -282,6 +284,8 @@ def _params(entry: Entry, seed: int) -> SamplingParams:
         stop_token_ids=entry.stop_token_ids,
         ignore_eos=entry.ignore_eos,
         logprobs=entry.logprobs,
+        prompt_logprobs=entry.prompt_logprobs,
+        prompt_logprobs_start=entry.prompt_logprobs_start,
     )
 
 

@@ -222,6 +222,8 @@ def assert_same(company: Run, alone: Mapping[str, Run], *, merely_prefix: Iterab
             assert (expected, run.outputs[name].finish_reason) == (got, company.outputs[name].finish_reason), name
         reported = run.outputs[name].logprobs
         assert reported[: len(company.outputs[name].logprobs)] == company.outputs[name].logprobs, name
+        of_prompt = run.outputs[name].prompt_logprobs
+        assert of_prompt[: len(company.outputs[name].prompt_logprobs)] == company.outputs[name].prompt_logprobs, name
         for key, bits in run.observed().items():
             assert bits == observed.get(key, bits), (name, key)
 
@@ -266,6 +268,8 @@ def random_workload(random: Random, *, requests: int = 10, vocab_size: int = 11,
                     seed=random.randrange(5),
                     stop_token_ids=random.choice(((), (3,))),
                     logprobs=random.choice((None, 2)),
+                    prompt_logprobs=1 if i % 5 == 4 else None,
+                    prompt_logprobs_start=3 * i,
                 ),
                 step=random.randrange(12),
                 domain=random.choice(("", "", "other")),

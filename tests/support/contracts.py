@@ -124,7 +124,7 @@ def stops_when_it_should(output: tuple[int, ...], stop_token: int, max_tokens: i
 
 def output_of(tokens: tuple[int, ...], reason: str | None) -> RequestOutput:
     """What a caller got."""
-    return RequestOutput("r", (0,), (), tokens, reason, (), 0, 0, "")
+    return RequestOutput("r", (0,), (), tokens, reason, (), (), 0, 0, "")
 
 
 def differences_are_of_views(first: list[int], second: list[int], cancelled: bool) -> None:

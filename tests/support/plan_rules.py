@@ -39,12 +39,14 @@ def check_plan(pool: Pool, candidates: Sequence[Candidate], limits: Limits, plan
         BrokenRule: naming the first rule that it breaks.
     """
     histories = {candidate.request: candidate.history for candidate in candidates}
+    asked = {candidate.request: candidate.asked for candidate in candidates}
     rank = {candidate.request: i for i, candidate in enumerate(candidates)}
     drafts: dict[RequestId, int] = {}
     for action in plan.actions:
         match action:
             case Attach(request=r, page=page):
-                start = pool.requests[r].cached
+                start, first = pool.requests[r].cached, asked[r]
+                require(first is None or start + pool.page_size <= first, "what is asked for is computed")
                 tokens = histories[r][start : start + pool.page_size]
                 require(pools.attach_guard(pool, r, page, tokens, len(histories[r])), "only an exact match is attached")
                 pool = pools.attach(pool, r, page, tokens, len(histories[r]))

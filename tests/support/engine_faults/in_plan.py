@@ -50,7 +50,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     fault(
         "whole prompt hit, last token written into the shared page",
-        ("planning:_Planner.attach_known", "history, len(history) - 1, ", "history, len(history), "),
+        ("planning:_Planner.attach_known", "history, limit, ", "history, len(history), "),
         ("pool:attach_prefix_guard", "pool.page_size < len(history)", "pool.page_size <= len(history)"),
         (
             "planning:_Planner.schedule",

@@ -144,6 +144,21 @@ FAULTS: tuple[Fault, ...] = (
         ),
         scenario="domains",
     ),
+    fault(
+        "observe not recorded",
+        ("settling:observed", "        actions.append(Observe(r, position, row.logits))\n", ""),
+        scenario="observed",
+    ),
+    fault(
+        "observed in the row after",
+        ("settling:observed", "row = yielded[position]", "row = yielded.get(position + 1, yielded[position])"),
+        scenario="observed",
+    ),
+    fault(
+        "a position too far observed",
+        ("settling:observed", "Observe(r, position, row.logits)", "Observe(r, position + 1, row.logits)"),
+        scenario="observed",
+    ),
     fault("publish not recorded", ("settling:settle", "        actions += published\n", "")),
     fault(
         "page published without its parent",

@@ -126,6 +126,15 @@ def _shared() -> Scenario:
     return Scenario(HashingBackend, jobs, EngineOptions(page_size=2, pages=20))
 
 
+def _observed() -> Scenario:
+    """Prompts of which log-probabilities are asked for, all of them or from the middle on, in chunks and behind a hit."""
+    jobs = (
+        _job("all", (*COMMON, 0), replace(FEW, prompt_logprobs=1)),
+        _job("some", (*COMMON, 1, 2), replace(FEW, prompt_logprobs=0, prompt_logprobs_start=6), at=4),
+    )
+    return Scenario(HashingBackend, jobs, EngineOptions(page_size=2, pages=20, token_budget=5))
+
+
 def _resumed() -> Scenario:
     """A request is preempted after it has got some tokens, and resumed when the earlier one has gone."""
     jobs = (
@@ -202,6 +211,7 @@ SCENARIOS: Mapping[str, Callable[[], Scenario]] = {
     "twins": _twins,
     "domains": _domains,
     "shared": _shared,
+    "observed": _observed,
     "resumed": _resumed,
     "values": _values,
     "endings": _endings,
