@@ -12,7 +12,7 @@ ON_PREEMPTION = (
     + "                self._live[action.request] = replace(record, {change})\n"
 )
 
-SAMPLE = "sample=partial(_sample, logits),"
+SAMPLE = "sample=partial(_sample, logits, best),"
 
 FAULTS: tuple[Fault, ...] = (
     fault(
@@ -45,7 +45,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     fault(
         "token sampled from another row",
-        ("engine:Engine._yielded_rows", SAMPLE, "sample=partial(_sample, result.logits[0]),"),
+        ("engine:Engine._yielded_rows", SAMPLE, "sample=partial(_sample, result.logits[0], None),"),
         scenario="busy, with bits",
     ),
     fault(
@@ -53,7 +53,7 @@ FAULTS: tuple[Fault, ...] = (
         (
             "engine:Engine._yielded_rows",
             SAMPLE,
-            "sample=lambda record, logits=logits: _sample(logits, replace(record, sampler=replace("
+            "sample=lambda record, logits=logits: _sample(logits, None, replace(record, sampler=replace("
             "record.sampler, seed=record.sampler.seed + len(batch.logit_rows) - 1))),",
         ),
     ),
@@ -79,7 +79,7 @@ FAULTS: tuple[Fault, ...] = (
             "settling:settle",
             "    while ended is None:\n",
             "    if publishing:\n"
-            "        pool, early = publish_full(pool, r, record.history + record.draft)\n"
+            "        pool, early = publish_full(pool, r, (*record.history, *record.draft))\n"
             "        actions += early\n"
             "    while ended is None:\n",
         ),
@@ -112,7 +112,7 @@ FAULTS: tuple[Fault, ...] = (
     fault(
         "token sampled from logits that are not finite",
         ("engine:Engine._yielded_rows", "finite=is_finite,", "finite=True,"),
-        ("engine:Engine._yielded_rows", SAMPLE, "sample=partial(_sample, logits.nan_to_num()),"),
+        ("engine:Engine._yielded_rows", SAMPLE, "sample=partial(_sample, logits.nan_to_num(), None),"),
         scenario="endings",
     ),
     fault(
