@@ -7,11 +7,13 @@ digests nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from vosti.impl.abstraction import LiveRequest, snapshot
-from vosti.impl.backend import Backend, Batch, ForwardResult
+from vosti.impl.backend import Backend, Batch, Digests, ForwardResult
+from vosti.impl.backends.host_digests import row_bytes
 from vosti.impl.planning import Chunk
 from vosti.impl.pool_state import Pool
 from vosti.impl.rows import rows_of
@@ -24,10 +26,9 @@ from vosti.spec.events import (
     SettleEvent,
     SlotBits,
     Tracer,
-    digest,
 )
 from vosti.spec.state import Logits, PageId, RequestId, Token
-from vosti.spec.step import Action, Attach, Evict, Row
+from vosti.spec.step import Action, Attach, Evict, Row, Rows
 
 
 class Ghost(Protocol):
@@ -81,6 +82,25 @@ NO_LOGITS = Logits(None)
 """What stands for a digest of logits when nobody looks."""
 
 
+@dataclass(frozen=True, eq=False)
+class _Begun:
+    """A forward whose digests are being computed."""
+
+    step: int
+    rows: Rows
+    live: tuple[int, ...]
+    """The rows that wrote a slot."""
+
+    logit_rows: tuple[int, ...]
+    result: ForwardResult
+    slots: Digests
+    """Of the slots of `live`."""
+
+    logits: Digests
+    bits: tuple[bytes, ...]
+    """In mode "full", what is digested: slots, then logits."""
+
+
 class TracedGhost:
     """Shows everything to a tracer."""
 
@@ -100,44 +120,68 @@ class TracedGhost:
         self._full = full
         self._reread = reread
         self._logits: dict[int, Logits] = {}
+        self._begun: _Begun | None = None
 
     def planned(self, step: int, actions: Sequence[Action]) -> None:
         """Read back the pages that are attached or evicted: nothing has touched their values since they were chosen."""
-        readings = tuple(
-            self._read(action.page, self._page_size) for action in actions if isinstance(action, Attach | Evict)
-        )
-        self._tracer.record(PlanEvent(step=step, actions=tuple(actions), readings=readings))
+        pages = [(action.page, self._page_size) for action in actions if isinstance(action, Attach | Evict)]
+        self._tracer.record(PlanEvent(step=step, actions=tuple(actions), readings=self._read(pages)))
 
-    def _read(self, page: PageId, slots: int) -> Reading:
-        first = page * self._page_size
-        return Reading(page, tuple(digest(bits) for bits in self._backend.slot_bytes(range(first, first + slots))))
+    def _read(self, pages: Iterable[tuple[PageId, int]]) -> tuple[Reading, ...]:
+        """The first slots of each page, as many as is said."""
+        begun = []
+        for page, slots in pages:
+            first = page * self._page_size
+            begun.append((page, self._backend.slot_digests(range(first, first + slots))))
+        return tuple(Reading(page, tuple(digests())) for page, digests in begun)
 
     def computed(
         self, step: int, chunks: Sequence[Chunk], pool: Pool, batch: Batch | None, result: ForwardResult | None
     ) -> None:
-        """Rows from the arrays that were passed; values through the page tables that the pool holds."""
+        """Rows from the arrays that were passed; values through the page tables that the pool holds.
+
+        Digests are begun here, behind the forward and before anything else touches the pool, and waited for when they
+        are asked for or the step is settled.
+        """
         self._logits = {}
         if batch is None or result is None:
             self._tracer.record(ForwardEvent(step=step, rows=(), written=(), logits=(), values={}))
             return
-        values: dict[str, bytes] = {}
         rows = rows_of(batch, [chunk.request for chunk in chunks], self._page_size)
-        live = [i for i, row in enumerate(rows) if row.write is not None]
-        bits = self._backend.slot_bytes([self._slot(pool, rows[i]) for i in live])
-        written = tuple(
-            SlotBits(row=i, kv=digest(data), finite=bool(result.kv_finite[i]))
-            for i, data in zip(live, bits, strict=True)
+        live = tuple(i for i, row in enumerate(rows) if row.write is not None)
+        slots = [self._slot(pool, rows[i]) for i in live]
+        self._begun = _Begun(
+            step=step,
+            rows=rows,
+            live=live,
+            logit_rows=tuple(batch.logit_rows.tolist()),
+            result=result,
+            slots=self._backend.slot_digests(slots),
+            logits=self._backend.row_digests(result.logits),
+            bits=(*self._backend.slot_bytes(slots), *row_bytes(result.logits)) if self._full else (),
         )
-        values.update((slot.kv, data) for slot, data in zip(written, bits, strict=True))
-        logits = []
-        for i, logit_row in zip(batch.logit_rows.tolist(), result.logits, strict=True):
-            data = logit_row.numpy().astype("<f4", copy=False).tobytes()
-            logits.append(RowBits(row=i, logits=Logits(digest(data)), finite=bool(logit_row.isfinite().all())))
-            values[digest(data)] = data
-            self._logits[i] = logits[-1].logits
+
+    def _show_forward(self) -> None:
+        """Show the forward that was begun, if it was not shown yet."""
+        if self._begun is None:
+            return
+        begun, self._begun = self._begun, None
+        kv, logits = begun.slots(), begun.logits()
+        self._logits = {row: Logits(name) for row, name in zip(begun.logit_rows, logits, strict=True)}
+        finite = begun.result.logits_finite().tolist()
         self._tracer.record(
             ForwardEvent(
-                step=step, rows=rows, written=written, logits=tuple(logits), values=values if self._full else {}
+                step=begun.step,
+                rows=begun.rows,
+                written=tuple(
+                    SlotBits(row=i, kv=name, finite=bool(begun.result.kv_finite[i]))
+                    for i, name in zip(begun.live, kv, strict=True)
+                ),
+                logits=tuple(
+                    RowBits(row=i, logits=self._logits[i], finite=is_finite)
+                    for i, is_finite in zip(begun.logit_rows, finite, strict=True)
+                ),
+                values=dict(zip((*kv, *logits), begun.bits, strict=True)) if self._full else {},
             )
         )
 
@@ -154,16 +198,15 @@ class TracedGhost:
 
     def logits_of(self, batch_row: int) -> Logits:
         """The digest of the logits that a row of the last forward yielded."""
+        self._show_forward()
         return self._logits[batch_row]
 
     def settled(self, step: int, actions: Sequence[Action], pool: Pool, live: Mapping[RequestId, LiveRequest]) -> None:
         """The state by abstraction, and every initialised slot if asked."""
+        self._show_forward()
         after = snapshot(pool, live)
-        rereadings = (
-            tuple(self._read(page, len(view.tokens)) for page, view in sorted(after.pages.items()))
-            if self._reread
-            else ()
-        )
+        initialised = [(page, len(view.tokens)) for page, view in sorted(after.pages.items())]
+        rereadings = self._read(initialised) if self._reread else ()
         self._tracer.record(SettleEvent(step=step, actions=tuple(actions), after=after, rereadings=rereadings))
 
     def returned(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vosti.refinement.checker import EVERY, Checker
 from vosti.refinement.entries import Header
-from vosti.refinement.errors import HeadMissing, IncompleteTrace, TraceNotFound
+from vosti.refinement.errors import DigestsDiffer, HeadMissing, IncompleteTrace, TraceNotFound
 from vosti.refinement.observations import Observations
 from vosti.refinement.reader import TraceReader
 from vosti.refinement.recorded import RecordedStep, searched
@@ -18,6 +18,7 @@ from vosti.refinement.search import Limits, Outcome, require_solver
 from vosti.refinement.views import Served, disagreement
 from vosti.refinement.violation import Refuted, Violation
 from vosti.refinement.witnesses import WITNESSES
+from vosti.spec.digests import ALGORITHMS
 
 Progress = Callable[[int, int], None]
 """Called now and then with the bytes that were read, and the bytes that there are in all traces together."""
@@ -149,6 +150,7 @@ def audit(
         SolverMissing: if there is to be a search, and there is no solver.
         TraceNotFound: if a file cannot be read.
         HeadMissing: if there are heads, and not one for each trace.
+        DigestsDiffer: if traces of one configuration were digested in different ways.
         IncompleteTrace: if a trace is cut off, and refines the specification as far as it goes.
         BadTrace: if a file is not a trace, or not the one that its head belongs to.
     """
@@ -158,6 +160,7 @@ def audit(
     if explain is not None:
         require_solver()
     total = sum(map(_size, paths))
+    _require_one_algorithm(paths)
     observations: dict[str, Observations] = {}
     summaries: list[TraceSummary] = []
     served: list[Served] = []
@@ -191,6 +194,16 @@ def audit(
         witnesses=dict(counts),
         assumed=tuple(_assumed(headers, heads)),
     )
+
+
+def _require_one_algorithm(paths: Sequence[str | Path]) -> None:
+    """Of the traces of each configuration, whose values are compared."""
+    first: dict[str, tuple[Path, str]] = {}
+    for path in paths if len(paths) > 1 else ():
+        with TraceReader(path) as reader:
+            before, algorithm = first.setdefault(reader.header.fingerprint, (reader.path, reader.header.digest))
+            if reader.header.digest != algorithm:
+                raise DigestsDiffer(before, algorithm, reader.path, reader.header.digest)
 
 
 def _size(path: str | Path) -> int:
@@ -265,7 +278,8 @@ def _served(checker: Checker, summary: TraceSummary) -> Iterator[Served]:
 def _assumed(headers: Sequence[Header], heads: Sequence[str | None]) -> Iterator[str]:
     yield "The engine recorded the arrays that it passed to the model, the bits that came out, and its own structures."
     yield "The configuration W names everything that may change a value."
-    yield "Different bits have different digests (the first 128 bits of SHA-256)."
+    for description in sorted({ALGORITHMS[header.digest].description for header in headers}):
+        yield f"Different bits have different digests ({description})."
     yield "A value that was observed once would be the same if it were computed again."
     if any(header.mode == "digest" for header in headers):
         yield "In mode digest, tokens follow from logits and sampler state in the way the sampler prescribes."

@@ -9,7 +9,8 @@ from vosti.refinement.performing import floats, require
 from vosti.refinement.run import Forward, Run
 from vosti.spec import actions
 from vosti.spec.control import false_row
-from vosti.spec.events import ForwardEvent, RowBits, SlotBits, digest
+from vosti.spec.digests import ALGORITHMS
+from vosti.spec.events import ForwardEvent, RowBits, SlotBits
 from vosti.spec.state import Value
 from vosti.spec.step import Row, last_position
 
@@ -72,6 +73,7 @@ def _check_values(run: Run, event: ForwardEvent) -> None:
             expected=f"the bits of {odd}" if odd in expected else f"no bits of {odd}",
             actual="none" if odd in expected else "bits",
         )
+    digest = ALGORITHMS[run.header.digest].digest
     for name, data in event.values.items():
         if digest(data) != name:
             run.place.refute("values_have_their_digest", expected=name, actual=digest(data))

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from vosti.refinement.parts import AnyAction, Difference, Pages, Reading, Row, RowValue, Tokens
-from vosti.spec.events import DIGEST_ALGORITHM
+from vosti.spec.digests import SHA256
 from vosti.spec.state import RequestId
 
 FORMAT = "vosti-trace"
@@ -52,8 +52,8 @@ class Header(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Options of the engine outside W."""
 
     mode: Literal["digest", "full"] = "digest"
-    digest: str = DIGEST_ALGORITHM
-    """Which function of bits a digest is."""
+    digest: str = SHA256.name
+    """Which of `vosti.spec.digests.ALGORITHMS` digests are made with."""
 
     reread: bool = False
     """Whether every initialised page is read again after each step."""
@@ -71,6 +71,7 @@ def header(
     token_budget: int,
     options: Mapping[str, object] | None = None,
     mode: Literal["digest", "full"] = "digest",
+    digest: str = SHA256.name,
     reread: bool = False,
     context: Mapping[str, object] | None = None,
 ) -> Header:
@@ -84,6 +85,7 @@ def header(
         token_budget=token_budget,
         options=dict(options or {}),
         mode=mode,
+        digest=digest,
         reread=reread,
         context=dict(context or {}),
     )

@@ -64,6 +64,16 @@ class HeadMissing(RefinementError):
         super().__init__(f"There are {heads} heads for {paths} traces: give one for each trace, in order, or none.")
 
 
+class DigestsDiffer(RefinementError):
+    """Traces of one configuration, whose values would be compared, have digests made by different algorithms."""
+
+    def __init__(self, first: Path, algorithm: str, second: Path, other: str) -> None:
+        super().__init__(
+            f"{first} has digests made by {algorithm}, and {second}, of the same configuration, by {other}, so that "
+            "their values cannot be compared: audit them one by one, or record one of them again."
+        )
+
+
 class CheckerStopped(RefinementError):
     """An event was fed to a checker that has found a violation, or was finished."""
 

@@ -34,7 +34,8 @@ from vosti.refinement.entries import (
 )
 from vosti.refinement.errors import BadTrace, IncompleteTrace, TraceNotFound
 from vosti.refinement.values import EntryValues, StoredValues
-from vosti.spec.events import DIGEST_ALGORITHM, Event, SettleEvent
+from vosti.spec.digests import ALGORITHMS
+from vosti.spec.events import Event, SettleEvent
 
 CUT_OFF = "the run that wrote it was cut off"
 
@@ -139,8 +140,8 @@ class TraceReader:
         assert isinstance(entry, HeaderEntry)
         self._canonical(entry, line)
         header = entry.header
-        if header.digest != DIGEST_ALGORITHM:
-            raise self._bad(f"digests are made by {header.digest!r}, and this program knows {DIGEST_ALGORITHM!r}")
+        if header.digest not in ALGORITHMS:
+            raise self._bad(f"digests are made by {header.digest!r}, and this program knows {', '.join(ALGORITHMS)}")
         if header.fingerprint != fingerprint_of(header.configuration):
             raise self._bad("the fingerprint is not that of the configuration beside it")
         for name in ("page_size", "pages", "max_seqs", "token_budget"):

@@ -8,20 +8,12 @@ own structures look like afterwards. Nothing here influences the engine. How eve
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from vosti.spec.state import Domain, Logits, Page, PageId, Request, RequestId, Token
 from vosti.spec.step import Action, Rows
-
-DIGEST_ALGORITHM = "sha256-128"
-
-
-def digest(data: bytes) -> str:
-    """The digest of a value's bits: the first 128 bits of SHA-256, as 32 hexadecimal digits."""
-    return hashlib.sha256(data).hexdigest()[:32]
 
 
 @dataclass(frozen=True)

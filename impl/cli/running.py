@@ -40,7 +40,14 @@ class Setting:
         fields = asdict(options)
         limits = {name: fields.pop(name) for name in ("page_size", "pages", "max_seqs", "token_budget", "reread")}
         context = {"model": self.model, "workload": self.workload.name, "seed": self.seed, "run": what}
-        return header(self.backend.fingerprint(), **limits, options=fields, mode=mode, context=context)
+        return header(
+            self.backend.fingerprint(),
+            **limits,
+            options=fields,
+            mode=mode,
+            digest=self.backend.digest_algorithm,
+            context=context,
+        )
 
 
 def prepare(

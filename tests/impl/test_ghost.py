@@ -20,7 +20,8 @@ from vosti.impl.ghost import Ghost, NoGhost, TracedGhost
 from vosti.impl.options import EngineOptions, SamplingParams
 from vosti.impl.planning import Chunk
 from vosti.impl.pool_state import empty
-from vosti.spec.events import Event, ForwardEvent, OutputEvent, PlanEvent, SettleEvent, digest
+from vosti.spec.digests import sha256
+from vosti.spec.events import Event, ForwardEvent, OutputEvent, PlanEvent, SettleEvent
 from vosti.spec.state import Domain, Logits, PageId, RequestId, Token
 from vosti.spec.step import Attach, Emit, Evict
 
@@ -88,7 +89,7 @@ def test_no_event_and_no_digest_is_made_when_nobody_looks(monkeypatch: pytest.Mo
 
     for name in ("PlanEvent", "ForwardEvent", "SettleEvent", "OutputEvent", "Reading", "Row", "RowBits", "SlotBits"):
         monkeypatch.setattr(ghost, name, refuse)
-    for name in ("digest", "snapshot"):
+    for name in ("rows_of", "snapshot"):
         monkeypatch.setattr(ghost, name, refuse)
     workload = busy()
     drive(Engine(HashingBackend(), busy_options(workload)), workload)
@@ -160,7 +161,7 @@ def test_rows_are_the_arrays_that_were_passed() -> None:
             assert (0 if sequence < 0 else row.position + 1) == row.readable
         assert batch.logit_rows.tolist() == [bits.row for bits in event.logits]
         for bits, logits in zip(event.logits, result.logits, strict=True):
-            assert Logits(digest(logits.numpy().astype("<f4").tobytes())) == bits.logits
+            assert Logits(sha256(logits.numpy().astype("<f4").tobytes())) == bits.logits
 
 
 class WritesElsewhere(HashingBackend):
@@ -186,7 +187,7 @@ def test_values_are_read_back_from_the_pool() -> None:
 
     good = HashingBackend()
     digests = written(good)
-    assert [digest(bits) for bits in good.slots[:3]] == digests
+    assert [sha256(bits) for bits in good.slots[:3]] == digests
     assert written(WritesElsewhere()) != digests
 
 
@@ -211,10 +212,11 @@ def test_wrong_rows_are_shown(sequence: int, position: int, write: int) -> None:
     result = ForwardResult(torch.empty(0, 11), np.ones(1, bool))
     tracer = TracedGhost(recorder, backend, 2, full=False, reread=False)
     tracer.computed(0, (Chunk(r, position, 1, ()),), pool, batch, result)
-    (event,) = recorder.events
+    tracer.settled(0, (), pool, {})
+    event, _ = recorder.events
     assert isinstance(event, ForwardEvent)
     assert (write // 2, write % 2) == event.rows[0].write
-    assert [digest(bytes([write]) * 16)] == [slot.kv for slot in event.written]
+    assert [sha256(bytes([write]) * 16)] == [slot.kv for slot in event.written]
 
 
 class Garbling(Recorder):
@@ -247,7 +249,7 @@ def test_attached_and_evicted_pages_are_read_again(reread: bool) -> None:
         )
     )
     drive(engine, workload)
-    garbled = digest(b"garbled")
+    garbled = sha256(b"garbled")
     plans = [event for event in tracer.events if isinstance(event, PlanEvent)]
     assert (0, garbled) == (plans[1].readings[0].page, plans[1].readings[0].slots[0])
     settled = [event for event in tracer.events if isinstance(event, SettleEvent)]
@@ -281,7 +283,7 @@ def test_full_events_carry_the_bits() -> None:
     for event in _full(workload, full=True):
         names = {slot.kv for slot in event.written} | {str(bits.logits) for bits in event.logits}
         assert names == set(event.values)
-        assert all(digest(data) == name for name, data in event.values.items())
+        assert all(sha256(data) == name for name, data in event.values.items())
     assert all({} == event.values for event in _full(workload, full=False))
     assert any(event.logits for event in _full(workload, full=True))
 

@@ -16,7 +16,8 @@ from event_worlds import FloatWorld, HashWorld, SymbolicWorld
 from vosti.refinement.checker import Checker
 from vosti.refinement.witnesses import WITNESSES
 from vosti.spec.determinism import Record
-from vosti.spec.events import Event, ForwardEvent, PlanEvent, SettleEvent, digest
+from vosti.spec.digests import sha256
+from vosti.spec.events import Event, ForwardEvent, PlanEvent, SettleEvent
 from vosti.spec.invariants import invariant
 from vosti.spec.reference import forward
 from vosti.spec.state import State, Value, history, initial, sequence
@@ -98,7 +99,7 @@ def symbolic_step(s: State, plan: PlanEvent, rows: ForwardEvent, settle: SettleE
 def digested(s: State) -> State:
     """The state with digests in place of symbolic values."""
     pages = {
-        page_id: replace(page, kv=tuple(Value(digest(repr(value).encode())) for value in page.kv))
+        page_id: replace(page, kv=tuple(Value(sha256(repr(value).encode())) for value in page.kv))
         for page_id, page in s.pages.items()
     }
     return replace(s, pages=pages)

@@ -19,7 +19,8 @@ from vosti.refinement.errors import BadTrace, TraceExists
 from vosti.refinement.reader import TraceReader
 from vosti.refinement.values import StoredValues, values_file, values_folder, write_values
 from vosti.refinement.writer import TraceWriter
-from vosti.spec.events import ForwardEvent, digest
+from vosti.spec.digests import sha256
+from vosti.spec.events import ForwardEvent
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def test_the_files_are_safetensors(run: Stream, trace: Path) -> None:
     stored = dict(pair for path in paths for pair in deserialize(path.read_bytes()))
 
     assert [values_file(values_folder(trace), n) for n in range(3)] == paths
-    assert all(digest(bytes(tensor["data"])) == name for name, tensor in stored.items())
+    assert all(sha256(bytes(tensor["data"])) == name for name, tensor in stored.items())
     assert {name for event in run.events if isinstance(event, ForwardEvent) for name in event.values} == set(stored)
 
 
@@ -156,7 +157,7 @@ def test_a_missing_folder_is_refused(trace: Path) -> None:
 def test_a_value_that_nobody_speaks_of_is_refused(trace: Path) -> None:
     """Everything that is stored is accounted for."""
     path = values_file(values_folder(trace), 2)
-    path.write_bytes(save({**load(path.read_bytes()), digest(b"x"): np.frombuffer(b"x", np.uint8)}))
+    path.write_bytes(save({**load(path.read_bytes()), sha256(b"x"): np.frombuffer(b"x", np.uint8)}))
 
     with pytest.raises(BadTrace, match="no entry speaks of them"):
         audit([trace])

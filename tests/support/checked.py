@@ -17,7 +17,8 @@ def header_of(backend: Backend, options: EngineOptions, *, full: bool = False) -
     """What a trace of such a run would begin with."""
     fields = asdict(options)
     limits = {name: fields.pop(name) for name in ("page_size", "pages", "max_seqs", "token_budget", "reread")}
-    return header(backend.fingerprint(), **limits, options=fields, mode="full" if full else "digest")
+    mode = "full" if full else "digest"
+    return header(backend.fingerprint(), **limits, options=fields, mode=mode, digest=backend.digest_algorithm)
 
 
 class CheckingTracer(Recorder):

@@ -15,6 +15,7 @@ from event_worlds import SICK, HashWorld, Tokens, World
 from vosti.refinement.entries import Header, header
 from vosti.spec import actions
 from vosti.spec.determinism import Record
+from vosti.spec.digests import sha256
 from vosti.spec.events import (
     Event,
     ForwardEvent,
@@ -26,7 +27,6 @@ from vosti.spec.events import (
     SettleEvent,
     SlotBits,
     Snapshot,
-    digest,
 )
 from vosti.spec.sampling import P_UNIT, SamplerState
 from vosti.spec.state import (
@@ -366,14 +366,14 @@ class EventWalk:
                 write = (request.table[block], offset)
                 rows.append(Row(share.request, tokens[position], position, write, request.table, position + 1, wanted))
                 data = self.world.kv(prefix)
-                written.append(SlotBits(i, digest(data), finite))
-                values[digest(data)] = data
-                self.state = actions.written(self.state, share.request, Value(digest(data)))
+                written.append(SlotBits(i, sha256(data), finite))
+                values[sha256(data)] = data
+                self.state = actions.written(self.state, share.request, Value(sha256(data)))
                 if wanted:
                     data = self.world.logits(prefix)
-                    logits.append(RowBits(i, Logits(digest(data)), finite))
+                    logits.append(RowBits(i, Logits(sha256(data)), finite))
                     taken[share.request, position] = logits[-1]
-                    values[digest(data)] = data
+                    values[sha256(data)] = data
         shown = values if self.habits.full else {}
         return ForwardEvent(self.steps, tuple(rows), tuple(written), tuple(logits), shown), taken
 
