@@ -83,10 +83,7 @@ class Model:
         parameters = load_parameters(kept, tensors, dtype, device, tied=config.tied_head)
         for alias, name in plan.tied if layout is None else ():
             parameters[alias] = parameters[name].t()
-        for kind, attention in config.attention.items():
-            # Made on the host, whatever the device: other libraries have other cosines.
-            tables = rope_tables(attention.rope, attention.head_dim, config.max_positions)
-            parameters.update(zip(table_names(kind), (table.to(device) for table in tables), strict=True))
+        parameters.update((name, table.to(device)) for name, table in tables_of(config).items())
         return Model(path, config, plan, parameters, tensors.identity())
 
     @property
@@ -94,6 +91,15 @@ class Model:
         """SHA-256 of the description's fields that a value may depend on, however config.json spells them."""
         fields = {name: value for name, value in asdict(self.config).items() if name not in VALUELESS}
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+
+
+def tables_of(config: ModelConfig) -> dict[str, torch.Tensor]:
+    """The tables of rotary embedding, float32, always made on the host: another device has other cosines."""
+    tables: dict[str, torch.Tensor] = {}
+    for kind, attention in config.attention.items():
+        both = rope_tables(attention.rope, attention.head_dim, config.max_positions)
+        tables.update(zip(table_names(kind), both, strict=True))
+    return tables
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
