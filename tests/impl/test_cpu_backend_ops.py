@@ -250,6 +250,12 @@ def test_row_programs_of_exact_primitives_agree_bit_for_bit() -> None:
         mine = residual(floats, _array(x), _array(y), _array(weight), 96, 1e-5)
         for expected, found in zip(mine, residual(ops, x, y, weight, 96, 1e-5), strict=True):
             assert _same(expected, found)
+    scale = _random(1, seed=3)
+    scaled = norms.scaled_residual_rms_norm(floats, _array(x), _array(y), _array(weight), _array(scale), 96, 1e-5)
+    for expected, found in zip(scaled, norms.scaled_residual_rms_norm(ops, x, y, weight, scale, 96, 1e-5), strict=True):
+        assert _same(expected, found)
+    unweighted = norms.unweighted_rms_norm(floats, _array(heads), 8, 1e-6)
+    assert _same(unweighted, norms.unweighted_rms_norm(ops, heads, 8, 1e-6))
     rotated = rotary.rotate(floats, _array(heads), _array(cosine), _array(sine))
     assert _same(rotated, rotary.rotate(ops, heads, cosine, sine))
     embedded = projections.scaled_embedding(floats, _array(x), indices(token.tolist(), 2), 50.596443)

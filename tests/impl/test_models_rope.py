@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import Gemma3TextConfig, LlamaConfig
+from transformers import Gemma3TextConfig, Gemma4TextConfig, LlamaConfig
 from transformers.models.gemma3.modeling_gemma3 import Gemma3RotaryEmbedding
+from transformers.models.gemma4.modeling_gemma4 import Gemma4TextRotaryEmbedding
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from vosti.impl.models.rope import inverse_frequencies, rope_tables
@@ -27,6 +28,8 @@ def _parameters(rope: Rope) -> dict[str, Any]:
     parameters: dict[str, Any] = {"rope_type": rope.kind, "rope_theta": rope.theta}
     if rope.kind != "default":
         parameters["factor"] = rope.factor
+    if rope.kind == "proportional":
+        parameters["partial_rotary_factor"] = rope.share
     if rope.kind == "llama3":
         parameters["low_freq_factor"] = rope.low_frequency_factor
         parameters["high_freq_factor"] = rope.high_frequency_factor
@@ -83,6 +86,38 @@ def test_gemma_tables_equal_the_reference(head_dim: int) -> None:
     for kind, rope in ropes.items():
         assert torch.equal(getattr(reference, f"{kind}_inv_freq"), inverse_frequencies(rope, head_dim))
         _agree(rope, head_dim, reference(torch.zeros(1), torch.tensor([POSITIONS]), kind))
+
+
+@pytest.mark.parametrize(
+    ("head_dim", "share", "factor"), [(512, 0.25, 1.0), (64, 0.25, 4.0), (6, 0.4, 1.0), (8, 1.0, 1.0)]
+)
+def test_gemma_4_tables_equal_the_reference(head_dim: int, share: float, factor: float) -> None:
+    """Full layers have heads of their own size, of which a part turns, at the frequencies of the whole."""
+    ropes = {
+        "full_attention": Rope("proportional", 1e6, factor, share=share),
+        "sliding_attention": Rope("default", 1e4),
+    }
+    config = Gemma4TextConfig(
+        head_dim=32,
+        global_head_dim=head_dim,
+        num_hidden_layers=6,
+        rope_parameters={kind: _parameters(rope) for kind, rope in ropes.items()},
+    )
+    reference = Gemma4TextRotaryEmbedding(config)
+
+    for kind, size in (("full_attention", head_dim), ("sliding_attention", 32)):
+        assert torch.equal(getattr(reference, f"{kind}_inv_freq"), inverse_frequencies(ropes[kind], size))
+        _agree(ropes[kind], size, reference(torch.zeros(1), torch.tensor([POSITIONS]), kind))
+
+
+def test_pairs_that_do_not_turn_have_the_angle_zero() -> None:
+    """Head dim 512, a quarter: pairs 0 to 63 turn as ever, 64 to 255 keep cosine 1 and sine 0 at every position."""
+    cosines, sines = rope_tables(Rope("proportional", 1e6, share=0.25), 512, 1001)
+    whole, _ = rope_tables(Rope("default", 1e6), 512, 1001)
+
+    assert torch.equal(whole[:, :64], cosines[:, :64])
+    assert {1.0} == set(cosines[:, 64:].flatten().tolist())
+    assert {0.0} == set(sines[:, 64:].flatten().tolist())
 
 
 def test_llama3_scaling_splits_the_pairs() -> None:

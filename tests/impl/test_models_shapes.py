@@ -22,7 +22,7 @@ from transformers import (
 from transformers.models.gemma4_unified import Gemma4UnifiedForCausalLM, Gemma4UnifiedTextConfig
 from transformers.utils import logging
 
-from checkpoint_files import CHECKPOINTS
+from forwards import CHECKPOINTS
 from vosti.impl.bundled import SHAPES, find_checkpoint, shape_names
 from vosti.impl.models.families import STYLES, load_config
 from vosti.impl.models.layers import build_plan

@@ -165,6 +165,26 @@ def test_residual_norms_return_the_sum_and_its_norm() -> None:
     ) == norms.residual_rms_norm_unit_offset(OPS, x, y, weight, 8, 1e-5)
 
 
+def test_a_scaled_residual_norm_scales_the_sum() -> None:
+    """The sum times the scale, and its norm; with a scale of 1, the residual norm."""
+    random = Random(2)
+    x, y, weight = _random(random, 1, 8), _random(random, 1, 8), _random(random, 8)
+    total = OPS.mul(projections.residual_add(OPS, x, y), 1.25)
+    expected = (total, norms.rms_norm(OPS, total, weight, 8, 1e-5))
+
+    assert expected == norms.scaled_residual_rms_norm(OPS, x, y, weight, array([1.25], 1), 8, 1e-5)
+    assert norms.residual_rms_norm(OPS, x, y, weight, 8, 1e-5) == norms.scaled_residual_rms_norm(
+        OPS, x, y, weight, array([1.0], 1), 8, 1e-5
+    )
+
+
+def test_an_unweighted_norm_is_one_with_weights_of_one() -> None:
+    """Multiplying by 1 changes nothing."""
+    x = _random(Random(4), 3, 8)
+
+    assert norms.rms_norm(OPS, x, array([1.0] * 8, 8), 8, 1e-6) == norms.unweighted_rms_norm(OPS, x, 8, 1e-6)
+
+
 def test_a_norm_of_heads_normalises_each_head() -> None:
     """Per-head norms are norms of the heads, each with its own weights."""
     random = Random(3)
