@@ -27,6 +27,7 @@ ARROWS: dict[str, set[str]] = {
     "vosti.refinement.smt.solve": {"vosti.refinement.smt", "vosti.refinement.errors"} | SOLVERS,
     "vosti.kernels": {"vosti.kernels", "vosti.spec", "numpy", "torch", "triton"},
     "vosti.kernels.verifier": {"vosti.kernels", "vosti.spec", "vosti.refinement.smt.solve", "torch", "triton"},
+    "vosti.kernels.verifier.interpret": {"vosti.kernels.verifier", "numpy"},
     "vosti.impl": {"vosti.impl", "vosti.kernels", "vosti.spec", "msgspec"} | ENGINE,
     "vosti.impl.abstraction": {"vosti.impl", "vosti.spec", "immutables"},
     "vosti.impl.pool": {"vosti.impl", "vosti.spec", "immutables"},

@@ -307,7 +307,8 @@ class _Parser:
         if re.sub(_PARAMETER, "P", parameters) != ", ".join("P" * len(found)):
             raise self.refused("a parameter is not understood")
         made = tuple(
-            Parameter(self.value(name, self.type(type_)), source or name, int(divisibility or 1))
+            # Triton 3.8 writes x.shape.0 where 3.7 writes x again.
+            Parameter(self.value(name, self.type(type_)), (source or name).partition(".")[0], int(divisibility or 1))
             for name, type_, divisibility, source in found
         )
         self.at += 1

@@ -1,0 +1,89 @@
+"""Launches of kernels on small arrays, as Triton's interpreter did them in float32, and the same of the tile IR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vosti.kernels.catalogue import KERNELS, TARGETS
+from vosti.kernels.contract import Buffer, Descriptor
+from vosti.kernels.tile import Tile
+from vosti.kernels.verifier import interpret
+from vosti.kernels.verifier.errors import VerifierError
+from vosti.kernels.verifier.ir import Kernel
+from vosti.kernels.verifier.parse import parse
+
+TOLERANCE = 2e-6
+"""Relative to the largest number: the interpreters add products in different orders. 0 where nothing is multiplied."""
+
+
+@dataclass(frozen=True)
+class Described:
+    """A tensor descriptor of a buffer."""
+
+    buffer: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch. Buffers are flat arrays under a key; two arguments may be one buffer."""
+
+    kernel: str
+    constants: dict[str, int]
+    blocks: tuple[tuple[str, int], ...]
+    grid: tuple[int, int, int]
+    numbers: dict[str, int | float]
+    pointers: dict[str, str]
+    descriptors: dict[str, Described]
+    before: dict[str, Any]
+    after: dict[str, Any]
+
+    def ttir(self) -> str:
+        """The typed IR of this form of the kernel, with float32 in the place of bfloat16."""
+        parameters = KERNELS[self.kernel].contract.parameters
+        elements = {
+            parameter.name: "fp32"
+            for parameter in parameters
+            if isinstance(parameter, Buffer | Descriptor) and parameter.element == "bf16"
+        }
+        return KERNELS[self.kernel].ttir(self.constants, Tile(self.blocks, 4, 1), TARGETS["sm_90"], elements)
+
+    def run(self, kernel: Kernel) -> dict[str, Any]:
+        """The buffers after running the tile IR."""
+        buffers = {key: array.copy() for key, array in self.before.items()}
+        arguments: dict[str, interpret.Argument] = {
+            **self.numbers,
+            **{name: buffers[key] for name, key in self.pointers.items()},
+            **{
+                name: interpret.Array(buffers[described.buffer], described.shape, described.strides)
+                for name, described in self.descriptors.items()
+            },
+        }
+        interpret.run(kernel, arguments, self.grid)
+        return buffers
+
+    def problem(self, text: str, edit: Callable[[str], str] = lambda text: text) -> str | None:
+        """How the tile IR of a text differs from what Triton's interpreter did, if it does."""
+        try:
+            found = self.run(parse(edit(text)))
+        except VerifierError as error:
+            return str(error)
+        tolerance = TOLERANCE if "tt.dot" in text or "__nv_tanhf" in text else 0.0
+        for key, expected in self.after.items():
+            names = [name for name, other in self.pointers.items() if other == key]
+            names += [name for name, described in self.descriptors.items() if described.buffer == key]
+            if not _equal(expected, found[key], tolerance):
+                return f"{' and '.join(names)} differs"
+        return None
+
+
+def _equal(expected: Any, found: Any, tolerance: float) -> bool:
+    if expected.dtype.kind != "f" or tolerance == 0.0:
+        return bool(np.array_equal(expected, found, equal_nan=expected.dtype.kind == "f"))
+    scale = max(1.0, float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected))))
+    return bool(np.allclose(expected, found, rtol=0.0, atol=tolerance * scale, equal_nan=True))

@@ -1,0 +1,58 @@
+"""The instances of kernels whose typed IR is kept under `tests/verifier/ttir`, as several versions of Triton print it.
+
+To write those of a version (the texts name no place of the machine that they were made on):
+
+    pip install --no-deps --target DIRECTORY triton==3.9.0
+    PYTHONPATH=DIRECTORY:tests/support python -m ttir_samples
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vosti.kernels.catalogue import TARGETS, Instance, instances
+from vosti.kernels.shapes import SHAPES, operations
+from vosti.kernels.tables import load
+
+FOLDER = Path(__file__).parents[1] / "verifier" / "ttir"
+
+SAMPLES = {
+    "attention": "tiny-llama3",
+    "attention_merge": "tiny-llama3",
+    "digest": "tiny-llama3",
+    "embedding": "tiny-llama3",
+    "gate_up": "tiny-gemma3",
+    "gate_up_stream": "tiny-llama3",
+    "kv_store": "tiny-llama3",
+    "linear": "tiny-llama3",
+    "linear_stream": "Llama-3.1-8B",
+    "logits": "tiny-llama3",
+    "rms_norm": "tiny-gemma3",
+    "rotary_store": "tiny-llama3",
+}
+"""Kernel → the model that it is taken from: the last of the model's instances of that kernel."""
+
+
+def sample(kernel: str) -> Instance:
+    """The instance of a kernel."""
+    table = load("sm_90")
+    found = [
+        instance
+        for operation, dimensions in operations(SHAPES[SAMPLES[kernel]])
+        for instance in instances(table.entry(operation, **dict(dimensions)))
+    ]
+    return [instance for instance in found if instance.kernel.contract.kernel == kernel][-1]
+
+
+def main() -> None:
+    """Write those of the version of Triton that is installed."""
+    import triton
+
+    folder = FOLDER / triton.__version__.rpartition(".")[0]
+    folder.mkdir(parents=True, exist_ok=True)
+    for kernel in SAMPLES:
+        (folder / f"{kernel}.ttir").write_text(sample(kernel).ttir(TARGETS["sm_90"]))
+
+
+if __name__ == "__main__":
+    main()
