@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +26,7 @@ from transformers.utils import logging
 
 from forwards import CHECKPOINTS
 from vosti.impl.bundled import SHAPES, find_checkpoint, shape_names
-from vosti.impl.models.families import STYLES, load_config
+from vosti.impl.models.families import ARCHITECTURES, STYLES, load_config
 from vosti.impl.models.layers import build_plan
 from vosti.impl.models.plan import Plan, Source, plan_problems
 
@@ -99,6 +101,16 @@ def test_all_shapes_are_known() -> None:
     assert SHAPES / "qwen3-8b.json" == find_checkpoint("qwen3-8b")
     assert CHECKPOINTS / "tiny-llama3" == find_checkpoint("tiny-llama3")
     assert "../shapes/qwen3-8b" == str(find_checkpoint("../shapes/qwen3-8b"))
+
+
+def test_the_documentation_lists_families_and_shapes() -> None:
+    """docs/models.md names each architecture and each shape that there is, with its number of parameters."""
+    text = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
+
+    listed = dict(re.findall(r"`([a-z0-9.-]+)` \| ([0-9.]+) B", text))
+
+    assert {name: f"{number / 1e9:.2f}" for name, number in PARAMETERS.items()} == listed
+    assert set(ARCHITECTURES) == set(re.findall(r"`(\w+For\w+)`", text))
 
 
 def test_gemma_4_has_two_kinds_of_keys_and_values() -> None:
