@@ -62,7 +62,7 @@ class CudaBackend:
             **{alias: model.parameters[name] for alias, name in model.plan.tied},
         }
         self._storage = next(parameter.dtype for parameter in model.parameters.values())
-        self._most_split_rows = self._check_tiles()
+        self.most_split_rows = self._check_tiles()
         self._limits = Limits(self.vocab_size, self.max_positions, 0, 1)
         self._pool = torch.empty(0)
         """Of all layers; `_caches` are parts of it."""
@@ -191,13 +191,13 @@ class CudaBackend:
         """The shape that the batch is run in: padded, so that few shapes occur, unless it is large."""
         rows, most = len(packed.batch.tokens), packed.most_rows
         small = rows <= LARGEST_GRAPH
-        split = small and most <= self._most_split_rows
+        split = small and most <= self.most_split_rows
         return Shape(
             form=Form.SPLIT if split else Form.EXTEND,
             rows=_padded(rows) if small else rows,
             sequences=_padded(len(packed.counts)),
             selected=_padded(len(packed.batch.logit_rows)),
-            most_rows=min(_padded(most), self._most_split_rows) if split else _padded(most) if small else most,
+            most_rows=min(_padded(most), self.most_split_rows) if split else _padded(most) if small else most,
             longest=_padded(-(-packed.longest // SPLIT)) * SPLIT if split else 0,
         )
 

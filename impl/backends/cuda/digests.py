@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from vosti.impl.backend import Digests
-from vosti.kernels.digest import Layout, digest, fetched, layout, matrix_layout
+from vosti.kernels.digest import Layout, digest, fetched, hexadecimal, layout, matrix_layout
 from vosti.kernels.tables import Table
 
 WORD = 4
@@ -48,4 +49,5 @@ class DeviceDigests:
     def _begin(self, words: Tensor, rows: Layout, sources: Tensor) -> Digests:
         if not len(sources):
             return list
-        return fetched(digest(words, rows, sources.to(self._device), self._entries))
+        found = digest(words, rows, sources.to(self._device), self._entries)
+        return fetched(found) if found.is_cuda else partial(hexadecimal, found)

@@ -4,7 +4,7 @@
 | --- | --- |
 | embedding, scaled_embedding | embedding |
 | linear into queries, keys and values | linear |
-| [norm of the heads of queries and keys], rotate by its angles, store | rotary_store |
+| [norms of the heads of queries and keys, and of values], rotate by its angles, store | rotary_store |
 | attention | attention, or attention_split and attention_merge |
 | norms, with and without residual | rms_norm |
 | linear and activation of a gated layer | gate_up |
@@ -37,13 +37,14 @@ from vosti.impl.backends.cuda.plan import (
     cache_names,
 )
 from vosti.impl.errors import UnsupportedModelError
-from vosti.impl.models.plan import LOGITS, Launch, Operation, Parameter, Plan, Rows
+from vosti.impl.models.plan import LOGITS, Launch, Operation, Plan, Rows
 
 NORMS: Mapping[Operation, tuple[int, bool]] = {
     Operation.RMS_NORM: (0, False),
     Operation.RMS_NORM_UNIT_OFFSET: (1, False),
     Operation.RESIDUAL_RMS_NORM: (0, True),
     Operation.RESIDUAL_RMS_NORM_UNIT_OFFSET: (1, True),
+    Operation.SCALED_RESIDUAL_RMS_NORM: (0, True),
 }
 """Whether a norm has the unit offset, and whether it adds a residual."""
 
@@ -70,19 +71,24 @@ def lower(plan: Plan, form: Form, *, logit_block: int) -> DevicePlan:
         lowering.step()
     lowering.flag_logits()
     interleaved = {launch.parameters[0][1] for launch in lowering.launches if launch.operation == "gate_up"}
+    parameters = (
+        replace(
+            parameter,
+            sources=parameter.sources[:2] if parameter.name in lowering.shared else parameter.sources,
+            transposed=False,
+            interleaved=parameter.name in interleaved,
+        )
+        for parameter in plan.parameters
+    )
     return DevicePlan(
         form=form,
         buffers=tuple(lowering.buffers.values()),
         launches=tuple(lowering.launches),
-        parameters=tuple(_stored(parameter, parameter.name in interleaved) for parameter in plan.parameters),
+        parameters=tuple(parameters),
         tables=plan.tables,
         tied=plan.tied,
         kv_shapes=plan.kv_shapes,
     )
-
-
-def _stored(parameter: Parameter, interleaved: bool) -> Parameter:
-    return replace(parameter, transposed=False, interleaved=interleaved)
 
 
 class _Lowering:
@@ -101,6 +107,10 @@ class _Lowering:
 
         self.angles: dict[tuple[str, ...], int] = {}
         """Of the buffers of angles, the launch that looks them up."""
+
+        self.sources = {parameter.name: parameter.sources for parameter in plan.parameters}
+        self.shared: set[str] = set()
+        """Weights of queries, keys and values whose values are the keys' projection: it is stored once."""
 
         self.caps: list[tuple[int, float]] = []
 
@@ -149,6 +159,8 @@ class _Lowering:
     def step(self) -> None:
         """Lower the current launch, and those that its kernel computes with it."""
         launch = self.plan.launches[self.at]
+        if launch.operation not in RULES:
+            raise self.refuse(launch, "there is no kernel for this operation")
         RULES[launch.operation](self, launch)
 
     def embedding(self, launch: Launch) -> None:
@@ -195,7 +207,7 @@ class _Lowering:
                     *((("row_map", ROW_MAP),) if launch.rows is Rows.SELECTED else ()),
                 ),
                 writes=tuple(writes),
-                parameters=(("weight", launch.parameters[0]),),
+                parameters=tuple(zip(("weight", "scale"), launch.parameters, strict=False)),
                 reals=(("epsilon", launch.constants[0]),),
                 rows=launch.rows,
             ),
@@ -217,8 +229,12 @@ class _Lowering:
             sizes = (("n", self.width(out)), ("k", k), ("activation", ACTIVATIONS[activation.operation]))
             self.emit(KernelLaunch("gate_up", sizes, reads, (("out", self.declare(out, self.width(out))),), weight), 2)
             self.renamed.pop(out, None)
-        elif self.follows(1, Operation.ROTATE) or self.follows(2, Operation.ROTATE):
-            joint = self.declare(_joint(launch.outputs), n)
+        elif len(launch.outputs) == 2:
+            sources = self.sources[launch.parameters[0]]
+            if len(sources) == 3 and sources[1] == sources[2]:
+                self.shared.add(launch.parameters[0])
+                n -= self.width(launch.outputs[1])
+            joint = self.declare("+".join(launch.outputs), n)
             self.emit(KernelLaunch("linear", (("n", n), ("k", k)), reads, (("out", joint),), weight), 1)
             self.rotary_store(launch, joint)
         else:
@@ -227,7 +243,7 @@ class _Lowering:
             self.renamed.pop(out, None)
 
     def rotary_store(self, linear: Launch, joint: str) -> None:
-        """[Norm of heads,] rotation and store, after the linear layer that yields `joint`."""
+        """[Norms of heads,] rotation and store, after the linear layer that yields `joint`."""
         queries_keys, values = linear.outputs
         norm, normed = 0, 0
         constants: tuple[tuple[str, float], ...] = ()
@@ -240,6 +256,14 @@ class _Lowering:
             weights = (("norm_weight", launch.parameters[0]),)
             constants = (("epsilon", launch.constants[0]),)
             normed = 1
+        value_norm = int(self.follows(normed, Operation.UNWEIGHTED_RMS_NORM))
+        if value_norm:
+            launch = self.plan.launches[self.at + normed]
+            same = not constants or launch.constants == (constants[0][1],)
+            if launch.inputs != (values,) or launch.outputs != (values,) or not same:
+                raise self.refuse(launch, "it is no norm of the values in place with the epsilon of the heads")
+            constants = (("epsilon", launch.constants[0]),)
+            normed += 1
         rotate = self.expect(normed, Operation.ROTATE, "no rotation follows")
         store = self.expect(normed + 1, Operation.STORE, "no store follows")
         looked_up = self.angles.get(rotate.inputs[1:])
@@ -261,8 +285,8 @@ class _Lowering:
                     ("kv_heads", kv.heads),
                     ("head_dim", kv.head_dim),
                     ("norm", norm),
-                    ("value_norm", 0),
-                    ("shared", 0),
+                    ("value_norm", value_norm),
+                    ("shared", int(linear.parameters[0] in self.shared)),
                 ),
                 reads=(("qkv", joint), ("positions", "positions"), ("slots", "slots")),
                 writes=(
@@ -327,10 +351,6 @@ class _Lowering:
                 covers=tuple(at for at, _ in self.caps),
             )
         )
-
-
-def _joint(names: tuple[str, ...]) -> str:
-    return "+".join(names)
 
 
 RULES: Mapping[Operation, Callable[[_Lowering, Launch], None]] = {

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import prod
 
 from vosti.impl.backends.cuda.plan import SCRATCH, DevicePlan, KernelLaunch, cache_names
-from vosti.impl.models.plan import LOGITS, Launch, Operation, Plan, Rows
+from vosti.impl.models.plan import LOGITS, Launch, Operation, Parameter, Plan, Rows
 
 NORM = {
     (0, False): Operation.RMS_NORM,
@@ -27,6 +28,8 @@ class Terms:
     """Terms by number: equal ones have one number, so that sharing costs nothing."""
 
     numbers: dict[tuple[object, ...], int] = field(default_factory=dict)
+    stacks: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    """Of terms that are several results side by side: (term, columns) of each."""
 
     def make(self, *parts: object) -> int:
         """The number of the term with these parts; terms among them stand as their numbers."""
@@ -43,8 +46,26 @@ class Terms:
         """An operation of the family's plans, applied."""
         return self.make(operation.value, inputs, parameters, constants, *more)
 
+    def linear(self, x: int, parameter: Parameter) -> int:
+        """A linear layer: side by side, one for each source of its weight."""
+        results = [(self.make("linear", x, source.name), source.shape[0]) for source in parameter.sources]
+        return self.stack(tuple(results))
+
+    def stack(self, results: tuple[tuple[int, int], ...]) -> int:
+        """Several results side by side."""
+        number = self.make("stack", results)
+        self.stacks[number] = results
+        return number
+
     def part(self, whole: int, first: int, end: int) -> int:
         """The columns from `first` to `end` − 1 of a row."""
+        column, chosen = 0, []
+        for result in self.stacks.get(whole, ()):
+            if first <= column and column + result[1] <= end:
+                chosen.append(result)
+            column += result[1]
+        if sum(columns for _, columns in chosen) == end - first:
+            return self.stack(tuple(chosen))
         return self.make("part", whole, first, end)
 
 
@@ -54,7 +75,8 @@ Memory = dict[str, int]
 
 def meaning_of_plan(plan: Plan, terms: Terms) -> Memory:
     """What a family's plan leaves behind."""
-    widths = {buffer.name: _size(buffer.shape) for buffer in plan.buffers}
+    widths = {buffer.name: prod(buffer.shape) for buffer in plan.buffers}
+    weights = named(plan)
     memory: Memory = {}
     for launch in plan.launches:
         inputs = tuple(_input(launch, name, memory, terms) for name in launch.inputs)
@@ -73,12 +95,25 @@ def meaning_of_plan(plan: Plan, terms: Terms) -> Memory:
                     launch.operation, inputs, launch.parameters, launch.constants, *more, "result", number
                 )
             continue
-        result = terms.apply(launch.operation, inputs, launch.parameters, launch.constants, *more)
+        if launch.operation is Operation.LINEAR:
+            result = terms.linear(inputs[0], weights[launch.parameters[0]])
+        else:
+            result = terms.apply(launch.operation, inputs, launch.parameters, launch.constants, *more)
         _divide(terms, memory, result, launch.outputs, [widths[name] for name in launch.outputs])
     return memory
 
 
-RESIDUAL = (Operation.RESIDUAL_RMS_NORM, Operation.RESIDUAL_RMS_NORM_UNIT_OFFSET)
+def named(plan: Plan | DevicePlan) -> dict[str, Parameter]:
+    """A plan's parameters by name, aliases among them."""
+    found = {parameter.name: parameter for parameter in plan.parameters}
+    return found | {alias: found[name] for alias, name in plan.tied}
+
+
+RESIDUAL = (
+    Operation.RESIDUAL_RMS_NORM,
+    Operation.RESIDUAL_RMS_NORM_UNIT_OFFSET,
+    Operation.SCALED_RESIDUAL_RMS_NORM,
+)
 
 
 def _input(launch: Launch, name: str, memory: Mapping[str, int], terms: Terms) -> int:
@@ -100,9 +135,21 @@ def _divide(terms: Terms, memory: Memory, result: int, names: tuple[str, ...], w
 def meaning_of_device_plan(plan: DevicePlan, terms: Terms) -> Memory:
     """What the device's plan leaves behind, by what the contracts of its kernels say."""
     memory: Memory = {}
+    weights = named(plan)
     for launch in plan.launches:
-        KERNELS[launch.operation](launch, memory, terms)
+        if launch.operation in LINEARS:
+            x = _read(launch, "x", memory, terms)
+            result = terms.linear(x, weights[_parameters(launch, "weight")[0]])
+            if launch.operation == "gate_up":
+                result = terms.apply(ACTIVATION[launch.size("activation")], (result,))
+            _write(launch, memory, out=result)
+        else:
+            KERNELS[launch.operation](launch, memory, terms)
     return memory
+
+
+LINEARS = ("linear", "head", "gate_up")
+"""Kernels that compute linear layers."""
 
 
 def meaning_problems(plan: Plan, device: DevicePlan) -> list[str]:
@@ -124,13 +171,13 @@ def meaning_problems(plan: Plan, device: DevicePlan) -> list[str]:
 
 
 def _read(launch: KernelLaunch, role: str, memory: Mapping[str, int], terms: Terms) -> int:
-    name = dict(launch.reads)[role]
+    name = dict(launch.reads).get(role, f"no {role}")
     held = memory[name] if name in memory else terms.make("input", name)
     return terms.make("selected", held) if launch.rows is Rows.SELECTED else held
 
 
 def _parameters(launch: KernelLaunch, *roles: str) -> tuple[str, ...]:
-    return tuple(dict(launch.parameters)[role] for role in roles)
+    return tuple(dict(launch.parameters).get(role, f"no {role}") for role in roles)
 
 
 def _reals(launch: KernelLaunch) -> tuple[float, ...]:
@@ -149,10 +196,13 @@ def _embedding(launch: KernelLaunch, memory: Memory, terms: Terms) -> None:
 
 
 def _rms_norm(launch: KernelLaunch, memory: Memory, terms: Terms) -> None:
-    residual = "y" in dict(launch.reads)
+    residual, scaled = "y" in dict(launch.reads), "scale" in dict(launch.parameters)
     operation = NORM[launch.size("unit_offset"), residual]
+    if scaled and operation is Operation.RESIDUAL_RMS_NORM:
+        operation = Operation.SCALED_RESIDUAL_RMS_NORM
     inputs = tuple(_read(launch, role, memory, terms) for role in (("x", "y") if residual else ("x",)))
-    arguments = operation, inputs, _parameters(launch, "weight"), _reals(launch)
+    parameters = _parameters(launch, "weight", *(("scale",) if scaled else ()))
+    arguments = operation, inputs, parameters, _reals(launch)
     if residual:
         total, out = (terms.apply(*arguments, "result", number) for number in range(2))
         _write(launch, memory, total_out=total, out=out)
@@ -160,30 +210,22 @@ def _rms_norm(launch: KernelLaunch, memory: Memory, terms: Terms) -> None:
         _write(launch, memory, out=terms.apply(*arguments))
 
 
-def _linear(launch: KernelLaunch, memory: Memory, terms: Terms) -> None:
-    x = (_read(launch, "x", memory, terms),)
-    _write(launch, memory, out=terms.apply(Operation.LINEAR, x, _parameters(launch, "weight")))
-
-
-def _gate_up(launch: KernelLaunch, memory: Memory, terms: Terms) -> None:
-    x = (_read(launch, "x", memory, terms),)
-    both = terms.apply(Operation.LINEAR, x, _parameters(launch, "weight"))
-    _write(launch, memory, out=terms.apply(ACTIVATION[launch.size("activation")], (both,)))
-
-
 def _rotary_store(launch: KernelLaunch, memory: Memory, terms: Terms) -> None:
     heads, kv_heads, head_dim = (launch.size(name) for name in ("heads", "kv_heads", "head_dim"))
     joint = _read(launch, "qkv", memory, terms)
-    rotated_end, end = (heads + kv_heads) * head_dim, (heads + 2 * kv_heads) * head_dim
-    rotated, values = terms.part(joint, 0, rotated_end), terms.part(joint, rotated_end, end)
+    queries_end, rotated_end = heads * head_dim, (heads + kv_heads) * head_dim
+    rotated = terms.part(joint, 0, rotated_end)
+    first = queries_end if launch.size("shared") else rotated_end
+    values = terms.part(joint, first, first + kv_heads * head_dim)
     if launch.size("norm"):
         operation = NORM[launch.size("norm") - 1, False]
         rotated = terms.apply(operation, (rotated,), _parameters(launch, "norm_weight"), _reals(launch))
+    if launch.size("value_norm"):
+        values = terms.apply(Operation.UNWEIGHTED_RMS_NORM, (values,), (), _reals(launch))
     positions = (_read(launch, "positions", memory, terms),)
     tables = _parameters(launch, "cosines", "sines")
     angles = tuple(terms.apply(Operation.ANGLES, positions, tables, (), "result", number) for number in range(2))
     turned = terms.apply(Operation.ROTATE, (rotated, *angles))
-    queries_end = heads * head_dim
     _write(
         launch,
         memory,
@@ -230,18 +272,8 @@ KERNELS = {
     "attention_merge": _attention_merge,
     "attention_split": _attention_split,
     "embedding": _embedding,
-    "gate_up": _gate_up,
-    "head": _linear,
-    "linear": _linear,
     "logits": _logits,
     "rms_norm": _rms_norm,
     "rotary_store": _rotary_store,
 }
-"""What each kernel leaves behind."""
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    size = 1
-    for length in shape:
-        size *= length
-    return size
+"""What each other kernel leaves behind."""
