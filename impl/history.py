@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, overload
 
@@ -10,7 +10,7 @@ from vosti.spec.state import Token
 
 
 @dataclass(frozen=True)
-class History:
+class History(Sequence[Token]):
     """prompt + output, made in no time: a slice copies what it yields, and nothing else."""
 
     prompt: tuple[Token, ...]

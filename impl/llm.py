@@ -15,16 +15,12 @@ from dataclasses import dataclass
 from operator import index
 from pathlib import Path
 
-from vosti.impl.backend import Backend
-from vosti.impl.bundled import find_checkpoint
 from vosti.impl.engine import Engine, RequestOutput
 from vosti.impl.errors import InvalidOptionError
+from vosti.impl.opening import AUTO, open_backend, open_tokenizer
 from vosti.impl.options import EngineOptions, SamplingParams
 from vosti.impl.sampling import Logprobs
-from vosti.impl.tokenizer import TextStream, Tokenizer
-
-BACKENDS = ("cpu",)
-"""The names of the backends."""
+from vosti.impl.tokenizer import TextStream
 
 Prompt = str | Sequence[int]
 """Text, or token ids that are taken as they are."""
@@ -63,38 +59,36 @@ class Completion:
     """The configuration W: equal prompts, parameters and seeds give equal completions where it is equal."""
 
 
-def open_backend(path: str | Path, backend: str = "cpu") -> Backend:
-    """The model of a checkpoint's folder, loaded for a backend.
-
-    Raises `InvalidOptionError` for a backend that does not exist, `CheckpointError` and `UnsupportedModelError` for a
-    checkpoint that cannot be served.
-    """
-    if backend not in BACKENDS:
-        raise InvalidOptionError(f"There is no backend {backend!r}: the backends are {', '.join(BACKENDS)}.")
-    from vosti.impl.backends.cpu import CpuBackend
-    from vosti.impl.models.model import Model
-
-    return CpuBackend(Model.load(find_checkpoint(path)))
-
-
 class LLM:
     """A model, its tokenizer and one engine, which keeps its prefix cache from call to call."""
 
-    def __init__(self, path: str | Path, *, backend: str = "cpu", **engine_options: object) -> None:
-        """Load a checkpoint.
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        backend: str = AUTO,
+        dummy_weights: int | None = None,
+        unsafe_unprobed: bool = False,
+        **engine_options: object,
+    ) -> None:
+        """Load a model.
 
         Args:
             path: a folder with config.json, tokenizer.json and safetensors, or the name of a bundled checkpoint.
-            backend: one of `BACKENDS`.
+            backend: one of `vosti.impl.opening.BACKENDS`.
+            dummy_weights: a seed for weights that are made up; then the path may be a shape's name or config.json.
+            unsafe_unprobed: whether a GPU is used on which the kernels were never checked.
             engine_options: the fields of `EngineOptions`.
 
         Raises:
             InvalidOptionError: for an option that does not exist or is out of its range.
+            NoDeviceError: for a backend that needs what is not here.
             CheckpointError: for a folder that cannot be served; `UnsupportedModelError` for an architecture.
         """
         options = EngineOptions.from_keywords(**engine_options)
-        self.tokenizer = Tokenizer(find_checkpoint(path))
-        self.engine = Engine(open_backend(path, backend), options)
+        self.tokenizer = open_tokenizer(path)
+        opened = open_backend(path, backend, dummy_weights=dummy_weights, unsafe_unprobed=unsafe_unprobed)
+        self.engine = Engine(opened, options)
         self._inbox: dict[str, list[RequestOutput]] = {}
 
     def generate(

@@ -1,15 +1,41 @@
-"""From text to tokens and back, as a checkpoint's tokenizer.json says."""
+"""From text to tokens and back: as a checkpoint's tokenizer.json says, or byte by byte."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from vosti.impl.errors import InvalidOptionError
 from vosti.impl.models.model import load_tokenizer
 
 INCOMPLETE = "\ufffd"
 """What a decoder writes for bytes that are not, or not yet, a character."""
+
+
+class TextTokenizer(Protocol):
+    """From text to tokens and back."""
+
+    def encode(self, text: str, *, special: bool = True) -> tuple[int, ...]:
+        """The tokens of a text, framed by special ones if asked. Raises `InvalidOptionError` for invalid Unicode."""
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of some tokens, without special ones."""
+
+
+class ByteTokenizer:
+    """A token for each byte of a text: for models that come without a tokenizer. Other tokens are no text."""
+
+    def encode(self, text: str, *, special: bool = True) -> tuple[int, ...]:
+        """The bytes of the text, in UTF-8; there are no special tokens."""
+        try:
+            return tuple(text.encode())
+        except UnicodeEncodeError as error:
+            raise InvalidOptionError(f"The text {text[:40]!r} is not valid Unicode.") from error
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of the tokens that are bytes."""
+        return bytes(token for token in tokens if token < 256).decode(errors="replace")
 
 
 class Tokenizer:
@@ -44,7 +70,7 @@ class TextStream:
     at the start). A piece therefore comes out once it ends on a character, and is decoded with the piece before it.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: TextTokenizer) -> None:
         """Nothing yet."""
         self._tokenizer = tokenizer
         self._tokens: list[int] = []

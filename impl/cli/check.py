@@ -53,6 +53,8 @@ class Replays:
 def check_command(
     model: str,
     backend: str,
+    dummy_weights: int | None,
+    unsafe_unprobed: bool,
     workload: str,
     seed: int,
     mode: Mode,
@@ -84,6 +86,8 @@ def check_command(
     setting = prepare(
         model,
         backend=backend,
+        dummy_weights=dummy_weights,
+        unsafe_unprobed=unsafe_unprobed,
         workload=workload,
         seed=seed,
         mode=mode,

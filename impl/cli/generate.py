@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from vosti.impl.cli.ending import REFINES
-from vosti.impl.cli.parameters import backend_option
-from vosti.impl.cli.running import check_folder, use_one_thread
+from vosti.impl.cli.parameters import model_options
+from vosti.impl.cli.running import check_model, use_one_thread
 
 
 @click.command("generate")
@@ -19,7 +19,7 @@ from vosti.impl.cli.running import check_folder, use_one_thread
 @click.option("--min-p", type=float, default=0.0, show_default=True, help="The least weight, relative to the largest.")
 @click.option("--seed", type=int, help="Of the sampler; drawn if it is missing, and told on stderr.")
 @click.option("--ignore-eos", is_flag=True, help="Go on after an end-of-sequence token.")
-@backend_option
+@model_options
 def generate_command(
     model: str,
     prompt: str,
@@ -31,12 +31,14 @@ def generate_command(
     seed: int | None,
     ignore_eos: bool,
     backend: str,
+    dummy_weights: int | None,
+    unsafe_unprobed: bool,
 ) -> int:
     """Continue a prompt with the checkpoint MODEL: the text goes to stdout as it comes.
 
     The same prompt, options and seed give the same text, whatever else is served beside it.
     """
-    folder = check_folder(model)
+    folder = check_model(model, dummy_weights)
 
     import secrets
 
@@ -54,7 +56,8 @@ def generate_command(
         seed=secrets.randbits(64) if drawn else seed,
         ignore_eos=ignore_eos,
     )
-    for piece in LLM(folder, backend=backend).stream(prompt, params):
+    llm = LLM(folder, backend=backend, dummy_weights=dummy_weights, unsafe_unprobed=unsafe_unprobed)
+    for piece in llm.stream(prompt, params):
         click.echo(piece, nl=False)
     click.echo()
     if drawn:

@@ -21,7 +21,23 @@ LARGEST = 2**20
 
 FILE = click.Path(path_type=Path)
 
-_BACKEND = click.option("--backend", default="cpu", show_default=True, help="What computes: cpu.")
+_MODEL = (
+    click.option(
+        "--backend",
+        default="auto",
+        show_default=True,
+        help="What computes: cpu, cuda, or auto, which is cuda where there is a GPU.",
+    ),
+    click.option(
+        "--dummy-weights",
+        type=click.IntRange(min=0),
+        metavar="SEED",
+        help="Make up the weights; MODEL may then be the name of a shape, such as llama-3.1-8b, or a config.json.",
+    ),
+    click.option(
+        "--unsafe-unprobed", is_flag=True, help="Use a GPU on which the kernels' arithmetic was never checked."
+    ),
+)
 
 _SIZES = tuple(
     click.option(
@@ -40,7 +56,7 @@ _SIZES = tuple(
 )
 
 _RUN = (
-    _BACKEND,
+    *_MODEL,
     click.option(
         "--workload",
         default=DEFAULT_WORKLOAD,
@@ -79,7 +95,13 @@ require_option = click.option(
     metavar="NAME>=N",
     help="A count that must be reached, such as evictions>=1 (README.md lists the names); may be given several times.",
 )
-backend_option = _BACKEND
+
+
+def model_options(command: Command) -> Command:
+    """Add the options that say what computes, with which weights."""
+    for option in reversed(_MODEL):
+        command = option(command)
+    return command
 
 
 def run_options(command: Command) -> Command:

@@ -21,6 +21,8 @@ def record_command(
     model: str,
     output: Path,
     backend: str,
+    dummy_weights: int | None,
+    unsafe_unprobed: bool,
     workload: str,
     seed: int,
     mode: Mode,
@@ -40,6 +42,8 @@ def record_command(
     setting = prepare(
         model,
         backend=backend,
+        dummy_weights=dummy_weights,
+        unsafe_unprobed=unsafe_unprobed,
         workload=workload,
         seed=seed,
         mode=mode,

@@ -54,6 +54,8 @@ def prepare(
     model: str,
     *,
     backend: str,
+    dummy_weights: int | None,
+    unsafe_unprobed: bool,
     workload: str,
     seed: int,
     mode: Mode,
@@ -71,15 +73,14 @@ def prepare(
 
     plan = workloads.load(workload)
     options = EngineOptions.from_keywords(**sizes, reread=reread, check_steps=check_steps)
-    folder = check_folder(model)
+    folder = check_model(model, dummy_weights)
     use_one_thread()
 
     from vosti.impl.checking import refuse_misfits
-    from vosti.impl.llm import open_backend
-    from vosti.impl.tokenizer import Tokenizer
+    from vosti.impl.opening import open_backend, open_tokenizer
 
-    tokenizer = Tokenizer(folder)
-    loaded = open_backend(folder, backend)
+    tokenizer = open_tokenizer(folder)
+    loaded = open_backend(folder, backend, dummy_weights=dummy_weights, unsafe_unprobed=unsafe_unprobed)
     jobs = workloads.jobs(
         plan,
         vocab_size=loaded.vocab_size,
@@ -135,11 +136,15 @@ def recorded(setting: Setting, path: Path, expected: Mapping[str, tuple[int, ...
     return tracer.head, run
 
 
-def check_folder(model: str) -> Path:
-    """The folder of a model. Raises `CannotRun` if there is none."""
-    from vosti.impl.bundled import BUNDLED, find_checkpoint
+def check_model(model: str, dummy_weights: int | None) -> Path:
+    """The folder of a model, or, for dummy weights, the file of a shape. Raises `CannotRun` if there is none."""
+    from vosti.impl.bundled import BUNDLED, find_checkpoint, shape_names
 
     folder = find_checkpoint(model)
+    if folder.is_file() and dummy_weights is not None:
+        return folder
+    if model in shape_names():
+        raise CannotRun(f"The model {model} is a shape without weights: give --dummy-weights SEED, or a checkpoint.")
     if not folder.is_dir():
         what = "is no folder" if folder.exists() else "does not exist"
         raise CannotRun(

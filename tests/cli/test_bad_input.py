@@ -25,7 +25,7 @@ CASES: dict[str, tuple[list[str], str]] = {
     "a file as model": (["check", "file"], "The model file is no folder"),
     "an empty folder": (["check", "empty"], "empty has no tokenizer.json"),
     "no such model to run": (["generate", "nothing", "-p", "x"], "The model nothing does not exist"),
-    "no such backend": (["check", "--backend", "tpu"], "There is no backend 'tpu': the backends are cpu."),
+    "no such backend": (["check", "--backend", "tpu"], "There is no backend 'tpu': the backends are auto, cpu, cuda."),
     "no such workload": (["check", "--workload", "huge"], "There is no workload 'huge'"),
     "a bad workload": (["check", "--workload", "file"], "Workload file is not valid JSON"),
     "no such mode": (["check", "--mode", "half"], "'half' is not one of 'digest', 'full'."),

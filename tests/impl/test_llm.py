@@ -193,7 +193,7 @@ def test_numpy_token_ids_are_token_ids(llama: LLM) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"backend": "tpu"}, "There is no backend 'tpu': the backends are cpu."),
+        ({"backend": "tpu"}, "There is no backend 'tpu': the backends are auto, cpu, cuda."),
         ({"pagesize": 4}, "There is no engine option 'pagesize'"),
         ({"pages": 0}, "pages is 0"),
     ],
