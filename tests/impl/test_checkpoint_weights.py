@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,9 @@ from checkpoint_files import (
 from forwards import CHECKPOINTS
 from vosti.impl.errors import CheckpointError, EngineError, UnsupportedModelError
 from vosti.impl.models.model import Model
-from vosti.impl.models.plan import Parameter, Plan
+from vosti.impl.models.plan import Parameter, Plan, Source
 from vosti.impl.models.safetensors import find_tensors
-from vosti.impl.models.tensors import read_bytes
+from vosti.impl.models.tensors import CheckpointTensors, read_bytes
 
 EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
@@ -325,6 +326,37 @@ def test_a_layout_decides_how_parameters_are_kept(tmp_path: Path, dtype: torch.d
     assert set(plain.parameters) - {"head"} == set(found)
     assert all(torch.equal(plain.parameters[name], found[name]) for name in model.plan.tables)
     assert {dtype} == {found[name].dtype for name in set(found) - set(model.plan.tables)}
+
+
+class _OneAtATime(CheckpointTensors):
+    """Refuses to read a tensor while the one before it is still in memory."""
+
+    last: weakref.ref[torch.Tensor] | None = None
+
+    def read(self, source: Source, device: torch.device) -> torch.Tensor:
+        assert self.last is None or self.last() is None, f"{source.name} was read too early"
+        tensor = super().read(source, device)
+        self.last = weakref.ref(tensor)
+        return tensor
+
+
+class _Hoarding(_OneAtATime):
+    """Keeps every tensor."""
+
+    def read(self, source: Source, device: torch.device) -> torch.Tensor:
+        self.hoard = (getattr(self, "hoard", None), super().read(source, device))
+        return self.hoard[1]
+
+
+def test_tensors_are_in_memory_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model on a device needs no more of the host than its largest tensor."""
+    folder = write_folder(tmp_path)
+    monkeypatch.setattr("vosti.impl.models.model.CheckpointTensors", _OneAtATime)
+    assert Model.load(folder).parameters
+
+    monkeypatch.setattr("vosti.impl.models.model.CheckpointTensors", _Hoarding)
+    with pytest.raises(AssertionError, match="was read too early"):
+        Model.load(folder)
 
 
 def test_a_layout_that_leaves_a_tensor_out_is_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 import torch
 
 from checkpoint_files import bundled_config, write_folder
-from forwards import CHECKPOINTS, NAMES, alone, random_tokens
+from forwards import alone, random_tokens
 from vosti.impl.backends.cpu import CpuBackend
+from vosti.impl.bundled import SHAPES
 from vosti.impl.errors import CheckpointError
 from vosti.impl.models import dummy
 from vosti.impl.models.dummy import DummyTensors
@@ -77,10 +79,31 @@ def test_numbers_scatter_as_they_should() -> None:
         assert abs((numbers * other.double()).mean().item()) * 1000 < 0.01
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_model_of_dummy_weights_computes_something(name: str) -> None:
-    """Logits are finite, of the order of 1, differ from token to token, and change with one token of the prompt."""
-    backend = CpuBackend(Model.load(CHECKPOINTS / name, dummy_weights=0))
+SMALL = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "num_global_key_value_heads": 1,
+    "head_dim": 16,
+    "global_head_dim": 32,
+    "query_pre_attn_scalar": 16,
+    "vocab_size": 4096,
+    "max_position_embeddings": 128,
+    "eos_token_id": 1,
+}
+"""Sizes of a row; the number of layers is the known model's."""
+
+
+@pytest.mark.parametrize("name", ["gemma-3-27b", "gemma-4-31b", "llama-3.1-8b", "mistral-7b-v0.1", "qwen3-8b"])
+def test_a_model_of_dummy_weights_computes_something(tmp_path: Path, name: str) -> None:
+    """Through all layers of each family, logits are finite, of the order of 1, and all their own.
+
+    They differ from token to token, and change with one token of the prompt.
+    """
+    fields = json.loads((SHAPES / f"{name}.json").read_text())
+    fields |= {key: SMALL[key] for key in SMALL if key in fields}
+    backend = CpuBackend(Model.load(write_folder(tmp_path, fields, {"nothing": b""}), dummy_weights=0))
     (tokens,) = random_tokens([80], seed=1)
     changed = [*tokens[:20], (tokens[20] + 1) % 4096, *tokens[21:]]
 
