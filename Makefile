@@ -50,5 +50,5 @@ lint: .venv/installed-dev
 	touch $@
 
 .venv/installed-dev: .venv/installed-engine
-	$(PIP) -e '.[engine,gpu,proofs,dev]'
+	$(PIP) -e '.[engine,gpu,proofs,report,dev]'
 	touch $@

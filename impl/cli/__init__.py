@@ -15,6 +15,7 @@ import click
 
 from vosti.impl.cli.audit import audit_command
 from vosti.impl.cli.check import check_command
+from vosti.impl.cli.determinism import determinism_command
 from vosti.impl.cli.ending import Commands
 from vosti.impl.cli.generate import generate_command
 from vosti.impl.cli.prove import prove_command
@@ -30,5 +31,5 @@ def main() -> None:
     """
 
 
-for _command in (check_command, record_command, audit_command, generate_command, prove_command):
+for _command in (check_command, record_command, audit_command, generate_command, prove_command, determinism_command):
     main.add_command(_command)

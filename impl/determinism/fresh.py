@@ -1,0 +1,53 @@
+"""An engine in a process of its own: `python -m vosti.impl.determinism.fresh ARGUMENTS...`, asked through a pipe.
+
+The process reads one pickled (settings, asks) from its standard input and writes the pickled answers to the file
+that its last argument names. Both ends are this program on one machine: nothing else is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from vosti.impl.determinism.errors import FreshProcessError
+from vosti.impl.determinism.protocol import Answer, Ask, Settings
+
+
+def serve_fresh(arguments: Sequence[str], settings: Settings, asks: Sequence[Ask]) -> list[Answer]:
+    """The answers of an engine in a fresh process, whose kernel cache is empty. Raises `FreshProcessError`."""
+    if not arguments:
+        raise FreshProcessError("This engine cannot be started in a process of its own.")
+    with tempfile.TemporaryDirectory(prefix="vosti-fresh-") as folder:
+        file = Path(folder) / "answers"
+        ended = subprocess.run(
+            [sys.executable, "-m", "vosti.impl.determinism.fresh", *arguments, str(file)],
+            input=pickle.dumps((settings, list(asks))),
+            env={**os.environ, "TRITON_CACHE_DIR": str(Path(folder) / "triton")},
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+        if ended.returncode != 0 or not file.is_file():
+            lines = ended.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
+            raise FreshProcessError(f"An engine in a fresh process ended with code {ended.returncode}: {lines[-1]}")
+        answers: list[Answer] = pickle.loads(file.read_bytes())
+        return answers
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Serve what stands on the standard input."""
+    from vosti.impl.determinism.subjects import Choice, open_subject
+
+    settings, asks = pickle.loads(sys.stdin.buffer.read())
+    *words, file = arguments
+    with open_subject(Choice.from_words(words)).open(settings) as arm:
+        answers = [answer for ask in asks for answer in arm.serve([ask])]
+    Path(file).write_bytes(pickle.dumps(answers))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

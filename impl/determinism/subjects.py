@@ -1,0 +1,74 @@
+"""The engines that the suite can measure, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+from vosti.impl.bundled import find_checkpoint
+from vosti.impl.determinism.prompts import read_vocabulary
+from vosti.impl.determinism.protocol import Subject
+
+ENGINES = ("vosti", "transformers", "vllm", "vllm-batch-invariant")
+"""The names of the engines."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An engine with a model, as the command line names it."""
+
+    engine: str
+    model: str
+    backend: str
+    dummy_weights: int | None = None
+
+    def words(self) -> tuple[str, ...]:
+        """The choice as arguments of a process."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return tuple(f"{name}={value}" for name, value in values.items() if value is not None)
+
+    @classmethod
+    def from_words(cls, words: Sequence[str]) -> Choice:
+        """The choice that such arguments name."""
+        named = dict(word.split("=", 1) for word in words)
+        seed = named.get("dummy_weights")
+        return cls(named["engine"], named["model"], named["backend"], None if seed is None else int(seed))
+
+
+def open_subject(choice: Choice) -> Subject:
+    """Load an engine with its model.
+
+    Raises:
+        MissingEngineError: if the engine is not installed.
+        EngineError: for a model that cannot be served.
+    """
+    if choice.engine == "vosti":
+        return _vosti(choice)
+    if choice.engine == "transformers":
+        from vosti.impl.determinism.transformers_engine import TransformersSubject
+
+        return TransformersSubject(choice)
+    from vosti.impl.determinism.vllm_engine import VllmSubject
+
+    return VllmSubject(choice)
+
+
+def _vosti(choice: Choice) -> Subject:
+    import torch
+
+    from vosti.impl.determinism.backends import open_backends
+    from vosti.impl.determinism.vosti_engine import VostiSubject
+
+    torch.set_num_threads(1)
+    path = find_checkpoint(choice.model)
+    backends = open_backends(path, choice.backend, choice.dummy_weights)
+    config = backends.model.config
+    windows = [attention.window for attention in config.attention.values() if attention.window is not None]
+    return VostiSubject(
+        backends.open,
+        read_vocabulary(path, config.vocab_size),
+        window=min(windows, default=None),
+        variants=backends.variants,
+        can_poison=backends.can_poison,
+        fresh=choice.words(),
+    )
