@@ -8,43 +8,14 @@ Prints, for each context: milliseconds of one step of the engine, of one forward
 
 from __future__ import annotations
 
-import json
 import sys
 import time
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import torch
 
-from vosti.impl.backends.cuda.opening import open_cuda
 from vosti.impl.engine import Engine
+from vosti.impl.opening import open_backend
 from vosti.impl.options import EngineOptions, SamplingParams
-
-LLAMA = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "head_dim": 128,
-    "vocab_size": 128256,
-    "max_position_embeddings": 131072,
-    "rms_norm_eps": 1e-5,
-    "rope_theta": 500000.0,
-    "rope_scaling": {
-        "factor": 8.0,
-        "high_freq_factor": 4.0,
-        "low_freq_factor": 1.0,
-        "original_max_position_embeddings": 8192,
-        "rope_type": "llama3",
-    },
-    "tie_word_embeddings": False,
-    "hidden_act": "silu",
-    "bos_token_id": 128000,
-    "eos_token_id": 128001,
-}
 
 REQUESTS = 4
 STEPS = 128
@@ -135,9 +106,7 @@ def main() -> None:
     """Load, and time."""
     contexts = [int(text) for text in sys.argv[1:]] or [0, 4096, 8192, 16384]
     begin = time.perf_counter()
-    with TemporaryDirectory() as folder:
-        Path(folder, "config.json").write_text(json.dumps(LLAMA))
-        backend = open_cuda(Path(folder), dummy_weights=0)
+    backend = open_backend("llama-3.1-8b", "cuda", dummy_weights=0)
     options = EngineOptions(page_size=PAGE_SIZE, pages=2000, max_seqs=REQUESTS, token_budget=8192)
     engine = Engine(backend, options)
     torch.cuda.synchronize()

@@ -99,7 +99,7 @@ def _rms_norm(bound: Bound) -> Call:
         unit_offset=bool(bound.launch.size("unit_offset")),
         residual=(bound.read("y"), bound.written("total_out")) if "y" in reads else None,
         row_map=bound.read("row_map") if "row_map" in reads else None,
-        scale=bound.parameter("scale") if "scale" in dict(bound.launch.parameters) else None,
+        **({"scale": bound.parameter("scale")} if "scale" in dict(bound.launch.parameters) else {}),
     )
 
 
