@@ -35,6 +35,9 @@ ARROWS: dict[str, set[str]] = {
     "vosti.impl.pool_invariants": {"vosti.impl", "vosti.spec", "immutables"},
     "vosti.impl.planning": {"vosti.impl", "vosti.spec", "immutables"},
     "vosti.impl.cli": {"vosti"} | BASE | ENGINE,
+    "vosti.impl.determinism.plot": {"vosti.impl.determinism", "svg"},
+    "vosti.impl.determinism.report": {"vosti.impl.determinism", "jinja2"},
+    "vosti.impl.determinism.transformers_engine": {"vosti.impl", "torch", "transformers"},
     "vosti.proofs": {
         "vosti.proofs",
         "vosti.spec",
