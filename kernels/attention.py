@@ -25,7 +25,7 @@ import triton
 import triton.language as tl
 
 from vosti.kernels.attention_tiles import MOST_BLOCKS, ONES, ROW_PROGRAM, attend_range, finished, merge, visible_tiles
-from vosti.kernels.contract import Access, Buffer, Constant, Contract, Integer, Output, Real
+from vosti.kernels.contract import Access, Buffer, Constant, Contract, Fact, Integer, Output, Real
 from vosti.kernels.finite import not_finite
 from vosti.kernels.launch import Kernel, distinct
 from vosti.kernels.tile import Tile
@@ -197,6 +197,7 @@ SHARED_PREMISES = (
     "WINDOW >= 0",
     "HEAD_DIM % BLOCK_D == 0",
     "HEAD_DIM // BLOCK_D <= 4",
+    "table_width * PAGE <= 2**30",
 )
 
 ROW_INPUTS = (
@@ -213,6 +214,34 @@ MEMORY_PREMISES = (
 )
 """Premises on the contents of integer buffers and of the cache, which no launch can check at its own cost: the engine
 guarantees them where a batch is made, and flags values that are not finite where they are stored."""
+
+FACTS = (
+    Fact(("b",), "0 <= counts[b] <= lengths[b]", kept="where a batch is made"),
+    Fact(("b",), "starts[b] + counts[b] <= rows", kept="where a batch is made"),
+    Fact(
+        ("b", "c"),
+        "b == c or starts[b] + counts[b] <= starts[c] or starts[c] + counts[c] <= starts[b]",
+        kept="where a batch is made",
+    ),
+    Fact(("b", "c"), "tables[b, c] >= 0 or lengths[b] <= c * PAGE", kept="by the page pool, for each position cached"),
+)
+"""`MEMORY_PREMISES`, as far as they are about integers."""
+
+DEFINITIONS = (("GROUP", "HEADS // KV_HEADS"), ("BLOCK_Q", "BLOCK_R // GROUP"))
+
+IS_ROW = "0 <= b < sequences and 0 <= i < counts[b]"
+"""Whether there is a row i of sequence b."""
+
+POSITION = "lengths[b] - counts[b] + i"
+"""Of the row i of sequence b."""
+
+QUERY = "grouped(queries[starts[b] + i, :, :], KV_HEADS), cache(keys, values)"
+KEYS = f"{POSITION}, WINDOW, lambda j: tables[b, j // PAGE] * PAGE + j % PAGE, lengths[b]"
+"""What the row sees."""
+
+VALUE = f"attention({QUERY}, visible_splits({KEYS}), scale, HEAD_DIM)[h // GROUP, h % GROUP, d]"
+
+_ROW = (("b", "z"), ("i", "(tiles - 1 - y) * BLOCK_Q + l0 // GROUP"))
 
 ATTENTION = Kernel(
     attention_kernel,
@@ -246,22 +275,30 @@ ATTENTION = Kernel(
             Output(
                 "out",
                 ("starts[b] + i", "h", "d"),
-                "program (h // GROUP + d // BLOCK_D * KV_HEADS, tiles - 1 - i // BLOCK_Q, b), lane "
-                "((i % BLOCK_Q) * GROUP + h % GROUP, d % BLOCK_D), if i < counts[b]; with GROUP = HEADS // KV_HEADS, "
-                "BLOCK_Q = BLOCK_R // GROUP",
-                "attention(queries[i, h, :], the keys and values that position p sees, scale)",
+                VALUE,
+                program=("h // GROUP + d // BLOCK_D * KV_HEADS", "tiles - 1 - i // BLOCK_Q", "b"),
+                lanes=("(i % BLOCK_Q) * GROUP + h % GROUP", "d % BLOCK_D"),
+                names=_ROW,
+                when=IS_ROW,
             ),
+            # Its value before, or 1 if some out[starts[b] + i, h, d] of the block of columns is not finite.
             Output(
                 "flags",
-                ("starts[b] + i", "h", "d // BLOCK_D"),
-                "as out",
-                "its value before, or 1 if some out[starts[b] + i, h, d] of the block is not finite",
+                ("starts[b] + i", "h", "e"),
+                "either(flags[starts[b] + i, h, e], over(BLOCK_D, lambda k: "
+                "flag(not_finite(stored('out', b=b, i=i, h=h, d=e * BLOCK_D + k)))))",
+                program=("h // GROUP + e * KV_HEADS", "tiles - 1 - i // BLOCK_Q", "b"),
+                lanes=("(i % BLOCK_Q) * GROUP + h % GROUP",),
+                names=_ROW,
+                when=f"{IS_ROW} and e < HEAD_DIM // BLOCK_D",
             ),
         ),
         conclusion=(
             "For each sequence b and 0 <= i < counts[b], with tiles * BLOCK_Q >= counts[b]: out[starts[b] + i] is the "
             f"attention of that row over the keys it sees. Given: {'; '.join(MEMORY_PREMISES)}."
         ),
+        definitions=DEFINITIONS,
+        facts=(*FACTS, Fact(("b",), "counts[b] <= tiles * BLOCK_Q", kept="where a batch is made")),
     ),
 )
 

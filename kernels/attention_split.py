@@ -14,9 +14,21 @@ import torch
 import triton
 import triton.language as tl
 
-from vosti.kernels.attention import MEMORY_PREMISES, ROW_INPUTS, SHARED_PREMISES, Sequences, shared_parameters
+from vosti.kernels.attention import (
+    DEFINITIONS,
+    FACTS,
+    IS_ROW,
+    KEYS,
+    MEMORY_PREMISES,
+    QUERY,
+    ROW_INPUTS,
+    SHARED_PREMISES,
+    VALUE,
+    Sequences,
+    shared_parameters,
+)
 from vosti.kernels.attention_tiles import MOST_BLOCKS, ONES, ROW_PROGRAM, attend_range, finished, merge, visible_tiles
-from vosti.kernels.contract import Access, Buffer, Constant, Contract, Integer, Output, Real
+from vosti.kernels.contract import Access, Buffer, Constant, Contract, Fact, Integer, Output, Real
 from vosti.kernels.finite import not_finite
 from vosti.kernels.launch import Kernel, distinct
 from vosti.kernels.tile import Tile
@@ -196,11 +208,10 @@ def attention_merge_kernel(
         maximum = tl.full((1,), float("-inf"), tl.float32)
         total = tl.zeros((1,), tl.float32)
         output = tl.zeros((1, HEAD_DIM), tl.float32)
-        parts = tl.cdiv(length, SPLIT) - _first_split(length, count, WINDOW, SPLIT)
-        for part in tl.range(0, parts, num_stages=4):
-            cell = (
-                ((sequence * KV_HEADS + head // GROUP) * splits + part) * BLOCK_R + index * GROUP + head % GROUP + row
-            )
+        first = _first_split(length, count, WINDOW, SPLIT)
+        for split in tl.range(first, tl.cdiv(length, SPLIT), num_stages=4):
+            part = (sequence * KV_HEADS + head // GROUP) * splits + split - first
+            cell = part * BLOCK_R + index * GROUP + head % GROUP + row
             maximum, total, output = merge(
                 maximum,
                 total,
@@ -216,7 +227,16 @@ def attention_merge_kernel(
         tl.store(flag, tl.load(flag) | tl.max(not_finite(result), 1))
 
 
-_SCRATCH = "sequences * KV_HEADS * splits * BLOCK_R"
+_SCRATCH = ("sequences", "KV_HEADS", "splits", "BLOCK_R")
+_CELLS = "sequences * KV_HEADS * splits * BLOCK_R"
+_FIRST = "max(0, lengths[b] - counts[b] - WINDOW + 1) // SPLIT if WINDOW > 0 else 0"
+_SPLIT = f"({_FIRST}) + s"
+_SPLITS = Fact(
+    ("b",),
+    f"splits >= cdiv(lengths[b], SPLIT) - ({_FIRST}) or counts[b] == 0",
+    kept="by `splits_needed`, for the longest sequence of the batch",
+)
+_FEW = Fact(("b",), "counts[b] <= BLOCK_Q", kept="by the launcher, of most_rows")
 _COVERED = (
     "splits >= cdiv(lengths[b], SPLIT) - first(b), first(b) being the first split that sequence b's first row sees"
 )
@@ -229,9 +249,9 @@ ATTENTION_SPLIT = Kernel(
         parameters=(
             *shared_parameters(
                 writes=(
-                    Buffer("maxima", "fp32", (_SCRATCH,), Access.WRITE),
-                    Buffer("totals", "fp32", (_SCRATCH,), Access.WRITE),
-                    Buffer("outputs", "fp32", (_SCRATCH, "HEAD_DIM"), Access.WRITE),
+                    Buffer("maxima", "fp32", _SCRATCH, Access.WRITE),
+                    Buffer("totals", "fp32", _SCRATCH, Access.WRITE),
+                    Buffer("outputs", "fp32", (*_SCRATCH, "HEAD_DIM"), Access.WRITE),
                 )
             ),
             Integer("splits"),
@@ -248,21 +268,34 @@ ATTENTION_SPLIT = Kernel(
             Constant("BLOCK_D"),
         ),
         grid=("KV_HEADS * (HEAD_DIM // BLOCK_D)", "splits", "sequences"),
-        premises=(*SHARED_PREMISES, f"{_SCRATCH} <= cells", "most_rows * (HEADS // KV_HEADS) <= BLOCK_R"),
+        premises=(*SHARED_PREMISES, f"{_CELLS} <= cells", "most_rows * (HEADS // KV_HEADS) <= BLOCK_R"),
         row_inputs=ROW_INPUTS,
         outputs=(
-            Output(
-                "maxima, totals, outputs",
-                ("((b * KV_HEADS + g) * splits + s) * BLOCK_R + r",),
-                "program (g + d // BLOCK_D * KV_HEADS, s, b), lane (r, d % BLOCK_D), if the split first(b) + s holds a "
-                "position below lengths[b]",
-                "the state after split first(b) + s, from the empty state",
+            *(
+                Output(
+                    buffer,
+                    ("b", "g", "s", "r", *column),
+                    # The state after split first(b) + s, from the empty state.
+                    f"over_split({QUERY}, split_of({_SPLIT}, {KEYS}), scale, HEAD_DIM).{part}"
+                    f"[g, r % GROUP, {column[0] if column else 0}]".replace("+ i", "+ r // GROUP"),
+                    program=("g + d // BLOCK_D * KV_HEADS" if column else "g", "s", "b"),
+                    lanes=("r", *(f"{name} % BLOCK_D" for name in column)),
+                    when=f"counts[b] > 0 and ({_SPLIT}) * SPLIT < lengths[b]",
+                    stated="r // GROUP < counts[b] and r < BLOCK_Q * GROUP",
+                )
+                for buffer, part, column in (
+                    ("maxima", "maximum", ()),
+                    ("totals", "total", ()),
+                    ("outputs", "output", ("d",)),
+                )
             ),
         ),
         conclusion=(
             "Each cell of the scratch that the merge reads holds the state of one row after one split. "
             f"Given: {_COVERED}; counts[b] <= BLOCK_R // GROUP; {'; '.join(MEMORY_PREMISES)}."
         ),
+        definitions=DEFINITIONS,
+        facts=(*FACTS, _FEW),
     ),
 )
 
@@ -272,9 +305,9 @@ ATTENTION_MERGE = Kernel(
         kernel="attention_merge",
         row_program="attention.attention, from the states of splits",
         parameters=(
-            Buffer("maxima", "fp32", (_SCRATCH,)),
-            Buffer("totals", "fp32", (_SCRATCH,)),
-            Buffer("outputs", "fp32", (_SCRATCH, "HEAD_DIM")),
+            Buffer("maxima", "fp32", _SCRATCH),
+            Buffer("totals", "fp32", _SCRATCH),
+            Buffer("outputs", "fp32", (*_SCRATCH, "HEAD_DIM")),
             Buffer("starts", "i32", ("sequences",), within=("0", "rows + 1")),
             Buffer("counts", "i32", ("sequences",), within=("0", "rows + 1")),
             Buffer("lengths", "i32", ("sequences",)),
@@ -295,20 +328,37 @@ ATTENTION_MERGE = Kernel(
             Output(
                 "out",
                 ("starts[b] + i", "h", "d"),
-                "program (h, i, b), lane (0, d), if i < counts[b]",
-                "the merged state's output over its total, or 0 if that is 0",
+                VALUE,
+                program=("h", "i", "b"),
+                lanes=("0", "d"),
+                names=(("b", "z"), ("i", "y")),
+                when=IS_ROW,
             ),
+            # Its value before, or 1 if some out[starts[b] + i, h, d] is not finite.
             Output(
                 "flags",
                 ("starts[b] + i", "h", "0"),
-                "as out",
-                "its value before, or 1 if some out[.., d] is not finite",
+                "either(flags[starts[b] + i, h, 0], over(HEAD_DIM, lambda d: "
+                "flag(not_finite(stored('out', b=b, i=i, h=h, d=d)))))",
+                program=("h", "i", "b"),
+                lanes=("0",),
+                names=(("b", "z"), ("i", "y"), ("h", "x")),
+                when=IS_ROW,
             ),
         ),
         conclusion=(
             "After attention_split of the same metadata, out[starts[b] + i] is the attention of that row over the keys "
             f"it sees, for each sequence b and 0 <= i < counts[b] <= most_rows. Given: {_COVERED}."
         ),
+        definitions=DEFINITIONS,
+        facts=(
+            *FACTS,
+            _FEW,
+            _SPLITS,
+            Fact(("b",), "counts[b] <= most_rows", kept="by the launcher"),
+            Fact(("b",), "lengths[b] <= 2**30", kept="by attention_split, whose premise it is"),
+        ),
+        context=(*shared_parameters(writes=())[:4], Integer("table_width"), Real("scale"), Constant("PAGE")),
     ),
 )
 

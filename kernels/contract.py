@@ -5,7 +5,7 @@ what the logical inputs of one row are, and which row program of `vosti.spec.num
 bounds and premises are Python expressions over the parameters' names, so that a launcher can evaluate them and a
 verifier can parse them; `cdiv`, `min` and `max` are the only functions in them. The premises that are not arithmetic
 are common to all kernels: buffers do not overlap (but where one is updated in place), pointers are multiples of
-`ALIGNMENT` bytes, and integers fit 32 bits.
+`ALIGNMENT` bytes, and integers fit 32 bits. What `vosti.kernels.verifier` proves of a kernel is its `outputs`.
 """
 
 from __future__ import annotations
@@ -88,17 +88,50 @@ Parameter = Buffer | Descriptor | Integer | Real | Constant
 
 @dataclass(frozen=True)
 class Output:
-    """Where one output row lies, and what it equals."""
+    """The cells of a buffer that are written, what they equal, and who writes each; every other cell keeps its value.
+
+    All are expressions over the parameters, the integer buffers, the contract's definitions, and the names of a cell.
+    """
 
     buffer: str
     cell: tuple[str, ...]
-    """Its index, over names that `owner` ranges over."""
-
-    owner: str
-    """Which program writes the cell, and when it is written at all; every other cell keeps its value."""
+    """The cell's index. A part that is a name by itself ranges over its axis."""
 
     value: str
-    """The row program's result that is stored there, rounded to the buffer's element type."""
+    """The row program's result that is stored there, before it is rounded to the buffer's element type.
+
+    Over the row programs of `vosti.spec.numerics`, their first argument left out, and the words of
+    `vosti.kernels.verifier.vocabulary`.
+    """
+
+    program: tuple[str, str, str]
+    """The number of the program that writes the cell: x, y, z."""
+
+    lanes: tuple[str, ...] = ()
+    """The lane that holds it, of each axis of what is stored."""
+
+    iterations: tuple[str, ...] = ()
+    """The numbers of the iterations of the loops around the store, outermost first."""
+
+    names: tuple[tuple[str, str], ...] = ()
+    """The names of a cell that are no part of its index, from the program (x, y, z), the lanes (l0, l1, …) and the
+    iterations (t0, …) that write it."""
+
+    when: str = "True"
+    """Which cells are written."""
+
+    stated: str = "True"
+    """Of which cells that are written the value is stated."""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A premise on what integer buffers hold, for all indices that its names can be."""
+
+    names: tuple[str, ...]
+    holds: str
+    kept: str
+    """Where it is seen to."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +153,21 @@ class Contract:
     outputs: tuple[Output, ...]
     conclusion: str
     """The claim in words."""
+
+    definitions: tuple[tuple[str, str], ...] = ()
+    """Names that stand for expressions."""
+
+    facts: tuple[Fact, ...] = ()
+    """Premises on the contents of integer buffers, beside those of `Buffer.within`."""
+
+    in_place: tuple[tuple[str, str, str], ...] = ()
+    """(written, read, condition): two parameters that may be one buffer if the condition holds."""
+
+    unproved: str = ""
+    """Why nothing is proved of the kernel, if that is so; the outputs' values are then in words."""
+
+    context: tuple[Parameter, ...] = ()
+    """Parameters of an earlier launch, of which this one reads results: names in the outputs' values."""
 
     @cached_property
     def names(self) -> frozenset[str]:

@@ -47,8 +47,9 @@ EMBEDDING = Kernel(
             Output(
                 "out",
                 ("i", "j"),
-                "program (i, j // BLOCK), lane j % BLOCK",
-                "mul(take(table, tokens[i]), scale) if SCALED else take(table, tokens[i])",
+                "(scaled_embedding(table, tokens[i], scale) if SCALED else embedding(table, tokens[i]))[j]",
+                program=("i", "j // BLOCK", "0"),
+                lanes=("j % BLOCK",),
             ),
         ),
         conclusion="For 0 <= i < rows, out[i, :] is row tokens[i] of the table, times the scale if SCALED.",

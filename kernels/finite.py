@@ -40,6 +40,8 @@ def logits_kernel(x, out, flags, rows, cap, WIDTH: tl.constexpr, CAPPED: tl.cons
     tl.store(flags + row * tl.cdiv(WIDTH, BLOCK) + block, tl.max(not_finite(value), 0))
 
 
+_PADDED = "within(b * BLOCK + k < WIDTH, x[i, b * BLOCK + k])"
+
 LOGITS = Kernel(
     logits_kernel,
     Contract(
@@ -59,15 +61,27 @@ LOGITS = Kernel(
         premises=("0 <= CAPPED <= 1",),
         row_inputs=("x[i, :]", "cap if CAPPED"),
         outputs=(
-            Output("out", ("i", "j"), "if CAPPED: program (i, j // BLOCK), lane j % BLOCK", "softcap(x[i, :], cap)"),
             Output(
-                "flags", ("i", "b"), "program (i, b)", "1 if some out[i, j] with j // BLOCK = b is not finite else 0"
+                "out",
+                ("i", "j"),
+                "softcap(x[i, :], cap)[j]",
+                program=("i", "j // BLOCK", "0"),
+                lanes=("j % BLOCK",),
+                when="CAPPED",
+            ),
+            # 1 if some out[i, j] with j // BLOCK = b is not finite, else 0.
+            Output(
+                "flags",
+                ("i", "b"),
+                f"over(BLOCK, lambda k: flag(not_finite(softcap({_PADDED}, cap)[()] if CAPPED else {_PADDED})))",
+                program=("i", "b", "0"),
             ),
         ),
         conclusion=(
             "For 0 <= i < rows, out[i, :] is the soft cap of x[i, :] if CAPPED, and flags[i, b] tells whether block b "
             "of the row's logits holds a number that is not finite. out may be x itself."
         ),
+        in_place=(("out", "x", "True"),),
     ),
 )
 

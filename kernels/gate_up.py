@@ -22,6 +22,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from vosti.kernels.contract import Access, Buffer, Constant, Contract, Descriptor, Integer, Output
 from vosti.kernels.launch import Kernel, distinct
+from vosti.kernels.linear import STREAM_DEFINITIONS, STREAM_WRITER
 from vosti.kernels.tile import Tile
 from vosti.spec.numerics import activations
 
@@ -108,7 +109,10 @@ def gate_up_stream_kernel(
 
 
 _ROW_INPUTS = ("x[i, :]", "weight[:, :]")
-_VALUE = "silu_mul or gelu_tanh_mul (ACTIVATION) of chain(x[i, :], weight[2j, :]) and chain(x[i, :], weight[2j + 1, :])"
+_VALUE = (
+    "(silu_mul if ACTIVATION == 0 else gelu_tanh_mul)"
+    "(join(linear(x[i, :], weight[0::2, :].T), linear(x[i, :], weight[1::2, :].T)))[j]"
+)
 _CONCLUSION = (
     "For 0 <= i < rows and 0 <= j < N, out[i, j] is the activation of the chain over k of x[i, k] · weight[2j, k], "
     "times the chain over k of x[i, k] · weight[2j + 1, k]."
@@ -135,7 +139,13 @@ GATE_UP = Kernel(
         premises=("K % BLOCK_K == 0", "BLOCK_K % 16 == 0", "BLOCK_M >= 16", "0 <= ACTIVATION <= 1", "rows <= 2**30"),
         row_inputs=_ROW_INPUTS,
         outputs=(
-            Output("out", ("i", "j"), "program (i // BLOCK_M, j // BLOCK_N), lane (i % BLOCK_M, j % BLOCK_N)", _VALUE),
+            Output(
+                "out",
+                ("i", "j"),
+                _VALUE,
+                program=("i // BLOCK_M", "j // BLOCK_N", "0"),
+                lanes=("i % BLOCK_M", "j % BLOCK_N"),
+            ),
         ),
         conclusion=_CONCLUSION,
     ),
@@ -163,15 +173,9 @@ GATE_UP_STREAM = Kernel(
         grid=("min(PROGRAMS, cdiv(rows, BLOCK_M) * cdiv(N, BLOCK_N))", "1", "1"),
         premises=("K % BLOCK_K == 0", "BLOCK_K % 16 == 0", "K % 8 == 0", "N % 8 == 0", "rows <= 2**20"),
         row_inputs=_ROW_INPUTS,
-        outputs=(
-            Output(
-                "out",
-                ("i", "j"),
-                "the one program and iteration whose tile has m <= i < m + BLOCK_M and n <= j < n + BLOCK_N",
-                _VALUE,
-            ),
-        ),
+        outputs=(Output("out", ("i", "j"), _VALUE, **STREAM_WRITER),),
         conclusion=_CONCLUSION,
+        definitions=STREAM_DEFINITIONS,
     ),
 )
 

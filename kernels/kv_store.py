@@ -6,13 +6,14 @@ Row i of `new_keys` and `new_values` is copied to slot slots[i] of the cache; a 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 
-from vosti.kernels.contract import Access, Buffer, Constant, Contract, Integer, Output
+from vosti.kernels.contract import Access, Buffer, Constant, Contract, Fact, Integer, Output
 from vosti.kernels.finite import not_finite
 from vosti.kernels.launch import Kernel, distinct
 from vosti.kernels.tile import Tile
@@ -38,6 +39,20 @@ def kv_store_kernel(
     tl.store(flag, tl.load(flag) | tl.max(not_finite(key) | not_finite(value), 0))
 
 
+DIFFERENT_SLOTS = Fact(
+    ("i", "k"),
+    "i == k or slots[i] < 0 or slots[i] != slots[k]",
+    kept="by the page pool: a position that is computed has a slot of its own",
+)
+"""No two rows are stored in one slot."""
+
+_WRITER: Mapping[str, Any] = {
+    "program": ("i", "g", "0"),
+    "lanes": ("d",),
+    "names": (("i", "x"),),
+    "when": "0 <= i < rows and slots[i] >= 0",
+}
+
 KV_STORE = Kernel(
     kv_store_kernel,
     Contract(
@@ -58,14 +73,23 @@ KV_STORE = Kernel(
         premises=("HEAD_DIM in (32, 64, 128, 256, 512)",),
         row_inputs=("new_keys[i]", "new_values[i]"),
         outputs=(
-            Output("keys", ("slots[i]", "g", "d"), "if slots[i] >= 0: program (i, g), lane d", "new_keys[i, g, d]"),
-            Output("values", ("slots[i]", "g", "d"), "as keys", "new_values[i, g, d]"),
-            Output("flags", ("i", "g"), "program (i, g)", "its value before, or 1 if a number stored is not finite"),
+            Output("keys", ("slots[i]", "g", "d"), "new_keys[i, g, d]", **_WRITER),
+            Output("values", ("slots[i]", "g", "d"), "new_values[i, g, d]", **_WRITER),
+            # Its value before, or 1 if a number stored is not finite.
+            Output(
+                "flags",
+                ("i", "g"),
+                "either(flags[i, g], over(HEAD_DIM, lambda d: "
+                "flag(not_finite(within(slots[i] >= 0, new_keys[i, g, d]))"
+                " | not_finite(within(slots[i] >= 0, new_values[i, g, d])))))",
+                program=("i", "g", "0"),
+            ),
         ),
         conclusion=(
             "For 0 <= i < rows with slots[i] >= 0, that slot of keys and values holds row i of new_keys and "
             "new_values. No other slot changes. The slots that are not negative differ pairwise."
         ),
+        facts=(DIFFERENT_SLOTS,),
     ),
 )
 

@@ -10,6 +10,7 @@ another with the running sum as its accumulator: ascending groups of 16 along k,
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -83,7 +84,19 @@ def linear_stream_kernel(
 
 
 _ROW_INPUTS = ("x[i, :]", "weight[:, :]")
-_OUTPUTS_VALUE = "chain(x[i, :], weight[j, :])"
+_VALUE = "linear(x[i, :], weight.T)[j]"
+
+STREAM_DEFINITIONS = (("ROW_TILES", "cdiv(rows, BLOCK_M)"), ("COLUMN_TILES", "cdiv(N, BLOCK_N)"))
+"""Of the persistent kernels: the number of tiles along each axis."""
+
+_GROUP = "i // BLOCK_M // GROUP_M * GROUP_M"
+_TILE = f"({_GROUP} * COLUMN_TILES + j // BLOCK_N * min(ROW_TILES - {_GROUP}, GROUP_M) + i // BLOCK_M % GROUP_M)"
+STREAM_WRITER: Mapping[str, Any] = {
+    "program": (f"{_TILE} % PROGRAMS", "0", "0"),
+    "lanes": ("i % BLOCK_M", "j % BLOCK_N"),
+    "iterations": (f"{_TILE} // PROGRAMS",),
+}
+"""Of the persistent kernels: which program writes the cell (i, j), and when."""
 
 LINEAR = Kernel(
     linear_kernel,
@@ -108,8 +121,9 @@ LINEAR = Kernel(
             Output(
                 "out",
                 ("i", "j"),
-                "program (i // BLOCK_M, j // BLOCK_N), lane (i % BLOCK_M, j % BLOCK_N)",
-                _OUTPUTS_VALUE,
+                _VALUE,
+                program=("i // BLOCK_M", "j // BLOCK_N", "0"),
+                lanes=("i % BLOCK_M", "j % BLOCK_N"),
             ),
         ),
         conclusion="For 0 <= i < rows and 0 <= j < N, out[i, j] is the chain over k of x[i, k] · weight[j, k].",
@@ -137,15 +151,9 @@ LINEAR_STREAM = Kernel(
         grid=("min(PROGRAMS, cdiv(rows, BLOCK_M) * cdiv(N, BLOCK_N))", "1", "1"),
         premises=("K % BLOCK_K == 0", "BLOCK_K % 16 == 0", "K % 8 == 0", "N % 8 == 0", "rows <= 2**20"),
         row_inputs=_ROW_INPUTS,
-        outputs=(
-            Output(
-                "out",
-                ("i", "j"),
-                "the one program and iteration whose tile has m <= i < m + BLOCK_M and n <= j < n + BLOCK_N",
-                _OUTPUTS_VALUE,
-            ),
-        ),
+        outputs=(Output("out", ("i", "j"), _VALUE, **STREAM_WRITER),),
         conclusion="For 0 <= i < rows and 0 <= j < N, out[i, j] is the chain over k of x[i, k] · weight[j, k].",
+        definitions=STREAM_DEFINITIONS,
     ),
 )
 

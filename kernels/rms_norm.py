@@ -1,6 +1,7 @@
 """RMSNorm of rows: plain or with Gemma's unit offset, with or without a residual stream.
 
     total = x + y                                          (with a residual; else total = x)
+    total = (x + y) · scale                                (scaled, as at the end of a layer of Gemma 4)
     out   = total · (1 / √(mean(total²) + ε)) · weight      (with the unit offset: · (1 + weight))
 
 in float32 throughout; the mean's sum is the tree of `vosti.kernels.trees`. A program computes one row. The norm reads
@@ -11,6 +12,7 @@ the sum before it is rounded to the residual stream's element type. With a row m
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -35,6 +37,7 @@ def rms_norm_kernel(
     x,
     y,
     weight,
+    scale,
     row_map,
     total_out,
     out,
@@ -42,6 +45,7 @@ def rms_norm_kernel(
     epsilon,
     WIDTH: tl.constexpr,
     RESIDUAL: tl.constexpr,
+    SCALED: tl.constexpr,
     UNIT_OFFSET: tl.constexpr,
     MAPPED: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -56,6 +60,8 @@ def rms_norm_kernel(
     total = tl.load(x + source * WIDTH + column, mask=live, other=0.0).to(tl.float32)
     if RESIDUAL:
         total = total + tl.load(y + source * WIDTH + column, mask=live, other=0.0).to(tl.float32)
+        if SCALED:
+            total = total * tl.load(scale).to(tl.float32)
         tl.store(total_out + row * WIDTH + column, total.to(total_out.dtype.element_ty), mask=live)
     factor = tl.load(weight + column, mask=live, other=0.0).to(tl.float32)
     if UNIT_OFFSET:
@@ -64,17 +70,27 @@ def rms_norm_kernel(
     tl.store(out + row * WIDTH + column, result.to(out.dtype.element_ty), mask=live)
 
 
-_NORM = "rms_norm_unit_offset if UNIT_OFFSET else rms_norm"
+_SOURCE = "row_map[i] if MAPPED else i"
+_REST = "weight, WIDTH, epsilon)"
+_ALONE = f"(rms_norm_unit_offset if UNIT_OFFSET else rms_norm)(x[{_SOURCE}, :], {_REST}"
+_WITH_RESIDUAL = (
+    f"(residual_rms_norm_unit_offset if UNIT_OFFSET else residual_rms_norm)(x[{_SOURCE}, :], y[{_SOURCE}, :], {_REST}"
+)
+_SCALED = f"scaled_residual_rms_norm(x[{_SOURCE}, :], y[{_SOURCE}, :], weight, scale, WIDTH, epsilon)"
+_WITH_RESIDUAL = f"({_SCALED} if SCALED else {_WITH_RESIDUAL})"
+_WRITER: Mapping[str, Any] = {"program": ("i", "0", "0"), "lanes": ("0", "j")}
+_SOURCE_ROWS = "source_rows if MAPPED else rows"
 
 RMS_NORM = Kernel(
     rms_norm_kernel,
     Contract(
         kernel="rms_norm",
-        row_program="norms.rms_norm, rms_norm_unit_offset, residual_rms_norm, residual_rms_norm_unit_offset",
+        row_program="norms.rms_norm, residual_rms_norm, norms.scaled_residual_rms_norm, and with the unit offset",
         parameters=(
-            Buffer("x", "bf16", ("source_rows", "WIDTH")),
-            Buffer("y", "bf16", ("source_rows", "WIDTH")),
+            Buffer("x", "bf16", (_SOURCE_ROWS, "WIDTH")),
+            Buffer("y", "bf16", (_SOURCE_ROWS, "WIDTH")),
             Buffer("weight", "bf16", ("WIDTH",)),
+            Buffer("scale", "bf16", ("1",)),
             Buffer("row_map", "i32", ("rows",), within=("0", "source_rows")),
             Buffer("total_out", "bf16", ("rows", "WIDTH"), Access.WRITE),
             Buffer("out", "bf16", ("rows", "WIDTH"), Access.WRITE),
@@ -82,6 +98,7 @@ RMS_NORM = Kernel(
             Real("epsilon"),
             Constant("WIDTH"),
             Constant("RESIDUAL"),
+            Constant("SCALED"),
             Constant("UNIT_OFFSET"),
             Constant("MAPPED"),
             Constant("BLOCK"),
@@ -90,18 +107,27 @@ RMS_NORM = Kernel(
         premises=(
             "WIDTH <= BLOCK < 2 * WIDTH",
             "0 <= RESIDUAL <= 1",
-            "0 <= UNIT_OFFSET <= 1",
+            "0 <= SCALED <= RESIDUAL",
+            "0 <= UNIT_OFFSET <= 1 - SCALED",
             "0 <= MAPPED <= 1",
         ),
-        row_inputs=("x[s, :]", "y[s, :] if RESIDUAL", "weight[:]", "epsilon", "with s = row_map[i] if MAPPED else i"),
+        row_inputs=(
+            "x[s, :]",
+            "y[s, :] if RESIDUAL",
+            "scale[0] if SCALED",
+            "weight[:]",
+            "epsilon",
+            "with s = row_map[i] if MAPPED else i",
+        ),
         outputs=(
-            Output("total_out", ("i", "j"), "if RESIDUAL: program i, lane j < WIDTH", "add(x[s, :], y[s, :])"),
-            Output("out", ("i", "j"), "program i, lane j < WIDTH", f"{_NORM} of x[s, :], or of the sum if RESIDUAL"),
+            Output("total_out", ("i", "j"), f"{_WITH_RESIDUAL}[0][j]", when="RESIDUAL", **_WRITER),
+            Output("out", ("i", "j"), f"({_WITH_RESIDUAL}[1] if RESIDUAL else {_ALONE})[j]", **_WRITER),
         ),
         conclusion=(
-            "For 0 <= i < rows, out[i, :] is the norm of the row s of x (of x + y with a residual, which "
-            "total_out[i, :] then holds). total_out may be x or y itself if the rows are not mapped."
+            "For 0 <= i < rows, out[i, :] is the norm of the row s of x (of x + y with a residual, times the scale if "
+            "SCALED, which total_out[i, :] then holds). total_out may be x or y itself if the rows are not mapped."
         ),
+        in_place=(("total_out", "x", "not MAPPED"), ("total_out", "y", "not MAPPED")),
     ),
 )
 
@@ -115,18 +141,20 @@ def rms_norm(
     *,
     unit_offset: bool = False,
     residual: tuple[torch.Tensor, torch.Tensor] | None = None,
+    scale: torch.Tensor | None = None,
     row_map: torch.Tensor | None = None,
 ) -> Any:
     """[source rows, width] → out [rows, width].
 
-    `residual` is (y, where x + y goes); the latter may be x or y where there is no row map. Raises `PremiseError` if a
-    premise of the contract fails.
+    `residual` is (y, where x + y goes); the latter may be x or y where there is no row map; with `scale` [1], the sum
+    is multiplied by it first. Raises `PremiseError` if a premise of the contract fails.
     """
     y, total_out = residual if residual is not None else (x, out)
     arguments = {
         "x": x,
         "y": y,
         "weight": weight,
+        "scale": scale if scale is not None else weight,
         # A pointer that is not read still has to be of its type.
         "row_map": row_map if row_map is not None else weight.view(torch.int32),
         "total_out": total_out,
@@ -135,6 +163,7 @@ def rms_norm(
         "epsilon": epsilon,
         "WIDTH": x.shape[1],
         "RESIDUAL": int(residual is not None),
+        "SCALED": int(scale is not None),
         "UNIT_OFFSET": int(unit_offset),
         "MAPPED": int(row_map is not None),
     }

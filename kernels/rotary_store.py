@@ -13,6 +13,7 @@ was stored is not finite.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ import triton.language as tl
 
 from vosti.kernels.contract import Access, Buffer, Constant, Contract, Integer, Output, Real
 from vosti.kernels.finite import not_finite
+from vosti.kernels.kv_store import DIFFERENT_SLOTS
 from vosti.kernels.launch import Kernel, distinct
 from vosti.kernels.tile import Tile
 from vosti.kernels.trees import tree_sum
@@ -119,7 +121,32 @@ def rotary_store_kernel(
     tl.store(flag, tl.load(flag, mask=stored, other=0) | bad, mask=stored)
 
 
-_ROTATED = "rotate(norm(head h of qkv[i, :]), cosines[positions[i], :], sines[positions[i], :])"
+_HALF = "HEAD_DIM // 2"
+_ANGLES = "cosines[positions[i], :], sines[positions[i], :]"
+
+
+def _rotated(head: str) -> str:
+    """A head of queries or keys, normalised and rotated."""
+    row, norm = f"qkv[i, {head}, :]", "(rms_norm if NORM == 1 else rms_norm_unit_offset)"
+    return f"rotate({row} if NORM == 0 else {norm}({row}, norm_weight[{head}, :], HEAD_DIM, epsilon), {_ANGLES})[d]"
+
+
+_KEY_HEAD = "(HEADS + g)"
+_VALUE_ROW = "qkv[i, HEADS + g + (0 if SHARED else KV_HEADS), :]"
+_NAMES = (("i", "x"), ("g", "y * BLOCK_H + l0 - HEADS"))
+_STORED: Mapping[str, Any] = {
+    "program": ("i", f"{_KEY_HEAD} // BLOCK_H", "0"),
+    "lanes": (f"{_KEY_HEAD} % BLOCK_H", f"d % ({_HALF})"),
+    "names": _NAMES,
+    "when": "0 <= i < rows and slots[i] >= 0",
+}
+
+
+def _raised(buffer: str) -> str:
+    """Whether a number that is stored for row i and kv head g is not finite, as a flag."""
+    lower, upper = (f"not_finite(stored('{buffer}', i=i, g=g, d={d}))" for d in ("k", f"k + {_HALF}"))
+    return f"over({_HALF}, lambda k: flag({lower} | {upper}))"
+
 
 ROTARY_STORE = Kernel(
     rotary_store_kernel,
@@ -127,7 +154,7 @@ ROTARY_STORE = Kernel(
         kernel="rotary_store",
         row_program="norms.rms_norm or rms_norm_unit_offset per head (NORM), then rotary.rotate; values: rms_norm",
         parameters=(
-            Buffer("qkv", "bf16", ("rows", "(HEADS + KV_HEADS * (1 if SHARED else 2)) * HEAD_DIM")),
+            Buffer("qkv", "bf16", ("rows", "HEADS + KV_HEADS * (1 if SHARED else 2)", "HEAD_DIM")),
             Buffer("cosines", "fp32", ("positions_known", "HEAD_DIM // 2")),
             Buffer("sines", "fp32", ("positions_known", "HEAD_DIM // 2")),
             Buffer("positions", "i32", ("rows",), within=("0", "positions_known")),
@@ -164,26 +191,27 @@ ROTARY_STORE = Kernel(
             Output(
                 "queries",
                 ("i", "h", "d"),
-                "program (i, h // BLOCK_H), lane (h % BLOCK_H, d % (HEAD_DIM // 2))",
-                _ROTATED,
+                _rotated("h"),
+                program=("i", "h // BLOCK_H", "0"),
+                lanes=("h % BLOCK_H", f"d % ({_HALF})"),
             ),
-            Output(
-                "keys",
-                ("slots[i]", "g", "d"),
-                "if slots[i] >= 0: program (i, h // BLOCK_H), lane (h % BLOCK_H, d % (HEAD_DIM // 2)), h = HEADS + g",
-                _ROTATED,
-            ),
+            Output("keys", ("slots[i]", "g", "d"), _rotated(_KEY_HEAD), **_STORED),
+            # The row's head of values (of keys, before norm and rotation, if SHARED).
             Output(
                 "values",
                 ("slots[i]", "g", "d"),
-                "as keys",
-                "the row's head of values (of keys, before norm and rotation, if SHARED), normalised if VALUE_NORM",
+                f"({_VALUE_ROW} if VALUE_NORM == 0 else unweighted_rms_norm({_VALUE_ROW}, HEAD_DIM, epsilon))[d]",
+                **_STORED,
             ),
+            # Its value before, or 1 if a number stored for (i, g) is not finite.
             Output(
                 "flags",
                 ("i", "g"),
-                "as keys",
-                "its value before, or 1 if a number stored for (i, g) in keys or values is not finite",
+                f"either(flags[i, g], {_raised('keys')}, {_raised('values')})",
+                program=("i", f"{_KEY_HEAD} // BLOCK_H", "0"),
+                lanes=(f"{_KEY_HEAD} % BLOCK_H", "0"),
+                names=_NAMES,
+                when="slots[i] >= 0",
             ),
         ),
         conclusion=(
@@ -191,6 +219,7 @@ ROTARY_STORE = Kernel(
             "values holds its rotated keys and its values. No other slot changes. The slots that are not negative "
             "differ pairwise."
         ),
+        facts=(DIFFERENT_SLOTS,),
     ),
 )
 

@@ -111,6 +111,35 @@ def with_cvc5(script: str, limit: int) -> Verdict:
     return Verdict(answer, time.perf_counter() - start, resources, detail)
 
 
+class Refuter:
+    """Z3 on many small scripts without quantifiers: one context for all of them, a fresh solver for each.
+
+    What a context holds may change how long a search takes, so a verdict can depend on the scripts before it: whoever
+    wants it repeated uses a new refuter for the same sequence of scripts.
+    """
+
+    def __init__(self) -> None:
+        self._context = z3.Context()
+
+    def refute(self, script: str, limit: int) -> tuple[Verdict, Mapping[str, str]]:
+        """The verdict; if the script has a model, also its constants, by name."""
+        start = time.perf_counter()
+        solver = z3.SimpleSolver(ctx=self._context)
+        solver.set("rlimit", limit)
+        solver.from_string(script)
+        result = solver.check()
+        values: dict[str, str] = {}
+        if result == z3.unsat:
+            answer, detail = Answer.PROVED, "unsat"
+        elif result == z3.sat:
+            answer, detail = Answer.NOT_PROVED, "sat"
+            found = solver.model()
+            values = {symbol.name(): str(found[symbol]) for symbol in found.decls() if symbol.arity() == 0}
+        else:
+            answer, detail = Answer.GAVE_UP, solver.reason_unknown()
+        return Verdict(answer, time.perf_counter() - start, 0, detail), values
+
+
 @dataclass(frozen=True)
 class Model:
     """What came of a propositional script."""

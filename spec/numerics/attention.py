@@ -115,6 +115,16 @@ def merge(ops: Ops[A, Cache], left: Partial[A], right: Partial[A]) -> Partial[A]
     )
 
 
+def over_split(
+    ops: Ops[A, Cache], query: A, cache: Cache, split: Iterable[Lanes[A]], scale: float, nothing: Partial[A]
+) -> Partial[A]:
+    """The state after the key tiles of one split, which starts from nothing."""
+    part = nothing
+    for lanes in split:
+        part = attend(ops, query, cache, lanes, scale, part)
+    return part
+
+
 def attention(
     ops: Ops[A, Cache],
     query: A,
@@ -131,9 +141,7 @@ def attention(
     nothing = empty(ops, query, head_dim)
     state = nothing
     for split in splits:
-        part = nothing
-        for lanes in split:
-            part = attend(ops, query, cache, lanes, scale, part)
+        part = over_split(ops, query, cache, split, scale, nothing)
         # merge(nothing, part) is part, to the bit; most rows have one split, and so never merge.
         state = part if state is nothing else merge(ops, state, part)
     return ops.select(ops.is_zero(state.total), 0.0, ops.div(state.output, state.total))

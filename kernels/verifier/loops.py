@@ -1,0 +1,152 @@
+"""Loops of a kernel against a loop of a row program, by their absolute index."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from vosti.kernels.verifier import rules
+from vosti.kernels.verifier.errors import RefusedError
+from vosti.kernels.verifier.integers import Int, disj, equal, least, most
+from vosti.kernels.verifier.queries import Context, Prover
+from vosti.kernels.verifier.terms import Fold, Index, Result, State
+
+if TYPE_CHECKING:
+    from vosti.kernels.verifier.match import Matcher
+
+
+def entered(prover: Prover, fold: Fold, context: Context) -> tuple[Int, Context]:
+    """An arbitrary iteration, and the context in which it takes place."""
+    index = fold.low + fold.step * prover.fresh(fold.name, 0)
+    return index, context.given(index < fold.high)
+
+
+def same_cell(cell: State | Result, fold: Fold, number: int, place: Index, context: Context) -> bool:
+    """Whether it is that cell of that loop."""
+    if cell.fold is not fold or cell.cell != number:
+        return False
+    return all(a is b or context.holds(equal(a, b)) for a, b in zip(cell.place, place, strict=True))
+
+
+class Alignment:
+    """Kernel loops, one behind the other, that together run a loop of the row program.
+
+    Index by index: an iteration within the row program's range computes what the row program computes there; one
+    outside leaves the cells alone. Cells are paired on demand, from those that are asked for; each pair is assumed
+    at the start of an iteration and shown at its end (induction over the index).
+    """
+
+    def __init__(self, matcher: Matcher, kernel: Result, program: Result, context: Context) -> None:
+        self._matcher, self.context = matcher, context
+        self.program = program.fold
+        self.parts = [kernel.fold]
+        """The kernel's loops, the last one first."""
+
+        self._pairs: dict[tuple[int, int, Index], tuple[int, Index]] = {}
+        self._inside: dict[int, tuple[Int, Context]] = {}
+        self._outside: dict[int, list[tuple[Int, Context]]] = {}
+        if kernel.fold is program.fold:
+            return
+        start = matcher.head(self.program.initial(program.cell, program.place), context)
+        before = matcher.head(kernel.fold.initial(kernel.cell, kernel.place), context)
+        while isinstance(before, Result) and not isinstance(start, Result):
+            self.parts.append(before.fold)
+            before = matcher.head(before.fold.initial(before.cell, before.place), context)
+        self._check_ranges()
+
+    def concerns(self, kernel: Fold, program: Fold) -> bool:
+        """Whether a loop of the kernel is one of the parts, and the other one the program's loop."""
+        return program is self.program and any(kernel is part for part in self.parts)
+
+    def ends_with(self, kernel: Fold, program: Fold) -> bool:
+        """Whether a loop of the kernel is the last of the parts, and the other one the program's loop."""
+        return program is self.program and kernel is self.parts[0]
+
+    def _check_ranges(self) -> None:
+        """The parts are adjacent, and together cover the program's range."""
+        low, high = self.program.low, self.program.high
+        empty = high <= low
+
+        def within(index: Int) -> Int:
+            return least(most(index, low), high)
+
+        order = self.parts[::-1]
+        name = order[0].name
+        if any(part.step != 1 for part in order) or self.program.step != 1:
+            raise self._error(order[0], f"Loop {name} does not advance by 1.")
+        self._prove(disj(order[0].low <= low, empty), order[0], f"Loop {name} starts after the row program's loop")
+        for part, after in pairwise(order):
+            self._matcher.use(rules.CUT)
+            end = most(part.low, part.high)
+            goal = disj(equal(within(end), within(after.low)), empty)
+            self._prove(goal, after, f"Loop {name} leaves out or repeats iterations between its parts")
+        last = order[-1]
+        ends = disj(most(last.low, last.high) >= high, empty)
+        self._prove(ends, last, f"Loop {name} ends before the row program's loop")
+
+    def _prove(self, goal: object, part: Fold, claim: str) -> None:
+        try:
+            self.context.prove(goal, claim)  # type: ignore[arg-type]
+        except RefusedError as error:
+            raise self._error(part, str(error)) from None
+
+    def _error(self, part: Fold, text: str) -> RefusedError:
+        from vosti.kernels.verifier.evaluate import located
+
+        return located(RefusedError(text), part.op) if part.op else RefusedError(text)
+
+    def _iteration(self, number: int) -> tuple[Int, Context]:
+        """An arbitrary iteration of a part, within the program's range."""
+        if number not in self._inside:
+            part, program = self.parts[number], self.program
+            index, context = entered(self._matcher.prover, part, self.context)
+            if part is not program:
+                context = context.given(program.low <= index, index < program.high)
+            self._inside[number] = index, context
+        return self._inside[number]
+
+    def _extra(self, number: int) -> list[tuple[Int, Context]]:
+        """Arbitrary iterations of a part before and after the program's range, as far as there can be any."""
+        part, program = self.parts[number], self.program
+        if part is program:
+            return []
+        if number not in self._outside:
+            index, context = entered(self._matcher.prover, part, self.context)
+            cases = [context.given(index < program.low), context.given(index >= program.high)]
+            self._outside[number] = [(index, case) for case in cases if not case.contradictory]
+        return self._outside[number]
+
+    def require(self, fold: Fold, cell: int, place: Index, program_cell: int, program_place: Index) -> None:
+        """Show that a cell of a part is a cell of the program's loop, at every index."""
+        from vosti.kernels.verifier.match import MismatchError
+
+        matcher = self._matcher
+        number = next(i for i, part in enumerate(self.parts) if part is fold)
+        key, pair = (number, cell, place), (program_cell, program_place)
+        if key in self._pairs:
+            if self._pairs[key] != pair:
+                raise MismatchError(f"Cell {cell} of loop {fold.name} would have to be two cells of the row program.")
+            return
+        self._pairs[key] = pair
+        matcher.use(rules.INDUCTION)
+        before = fold.initial(cell, place)
+        if number + 1 < len(self.parts):
+            earlier = matcher.head(before, self.context)
+            if not (isinstance(earlier, Result) and earlier.fold is self.parts[number + 1]):
+                raise MismatchError(f"A part of loop {fold.name} does not start from the part before it.", earlier)
+            self.require(earlier.fold, earlier.cell, earlier.place, program_cell, program_place)
+        else:
+            matcher.match(before, self.program.initial(program_cell, program_place), self.context)
+        for index, outside in self._extra(number):
+            if not matcher.keeps(fold, cell, place, index, outside):
+                after = matcher.head(fold.after(cell, place, index), outside)
+                raise MismatchError(
+                    f"An iteration of loop {fold.name} that the row program leaves out changes cell {cell}.",
+                    after,
+                    after,
+                )
+            matcher.use(rules.IDENTITY)
+        index, inside = self._iteration(number)
+        if not inside.contradictory:
+            after = self.program.after(program_cell, program_place, index)
+            matcher.match(fold.after(cell, place, index), after, inside)

@@ -1,0 +1,474 @@
+"""Proofs of kernels: from a contract and the typed IR of one configuration to obligations, each shown or refused.
+
+Shown, for all launches that meet the premises:
+
+1. integers: no operation leaves its type; nothing is divided by what may be 0, or if it may be negative.
+2. bounds: every access lies within its buffer.
+3. cells: every store goes to a cell of the contract, at its address, and from the one program, lane and iteration that
+   the contract names; no two stores write one cell (so there is no race between writes).
+4. coverage: every cell of the contract is written.
+5. value: what is stored is the row program's result, of the row's logical inputs and of nothing else.
+6. reads: what is read is not written by another program of the launch; nothing that the contract does not name is
+   written (frame).
+7. premises: something meets them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from vosti.kernels.contract import Access as Use
+from vosti.kernels.contract import Buffer, Contract, Descriptor, Output
+from vosti.kernels.verifier import ir, rules
+from vosti.kernels.verifier.canonical import Terms, rounded
+from vosti.kernels.verifier.errors import RefusedError
+from vosti.kernels.verifier.evaluate import Access, Machine, as_term, located
+from vosti.kernels.verifier.expressions import condition, evaluated, number
+from vosti.kernels.verifier.integers import (
+    TRUE,
+    Cond,
+    Int,
+    conj,
+    disj,
+    equal,
+    integer,
+    neg,
+    substituted,
+    the_symbol,
+)
+from vosti.kernels.verifier.match import Handed, Matcher
+from vosti.kernels.verifier.queries import LIMIT, Context, Tally
+from vosti.kernels.verifier.subject import Subject, coordinates, inside
+from vosti.kernels.verifier.terms import Load, Said, Term
+from vosti.kernels.verifier.vocabulary import Vocabulary
+from vosti.refinement.smt.solve import Answer
+
+
+@dataclass
+class Proof:
+    """What was shown of one kernel at one configuration."""
+
+    kernel: str
+    constants: Mapping[str, int]
+    digest: str
+    """Of the typed IR."""
+
+    obligations: Counter[str] = field(default_factory=Counter)
+    """Shown, by kind."""
+
+    rules: Counter[str] = field(default_factory=Counter)
+    """Numerical rules used, by name."""
+
+    model: Mapping[str, str] = field(default_factory=dict)
+    """Values that meet the premises."""
+
+    tally: Tally = field(default_factory=Tally)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """A launch whose results the kernel reads: its contract, at the configuration that wrote them."""
+
+    contract: Contract
+    constants: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class _Store:
+    """A store, at arbitrary coordinates."""
+
+    access: Access
+    output: Output
+    coordinate: Mapping[str, Int]
+    """x, y, z, l0, …, t0, …: the program, the lane and the iterations."""
+
+    offset: Int
+    reached: tuple[Cond, ...]
+    """When it takes place."""
+
+
+def prove(
+    kernel: ir.Kernel,
+    contract: Contract,
+    constants: Mapping[str, int],
+    elements: Mapping[str, str] | None = None,
+    earlier: Sequence[Earlier] = (),
+) -> Proof:
+    """Show that a kernel does what its contract says.
+
+    `elements` names the element types of buffers that differ from the contract's.
+
+    Raises:
+        RefusedError: for the first obligation that is not shown, naming operation and line.
+    """
+    start = time.perf_counter()
+    proving = _Proving(kernel, contract, constants, elements or {}, earlier)
+    proving.run()
+    proving.proof.seconds = time.perf_counter() - start
+    return proving.proof
+
+
+class _Proving:
+    def __init__(
+        self,
+        kernel: ir.Kernel,
+        contract: Contract,
+        constants: Mapping[str, int],
+        elements: Mapping[str, str],
+        earlier: Sequence[Earlier],
+    ) -> None:
+        contract.check_constants(constants)
+        self.subject = Subject(contract, constants, elements)
+        self.contract, self.kernel = contract, kernel
+        self.prover = self.subject.prover
+        self.base = Context(self.prover).given(*self.subject.premises)
+        self.proof = Proof(contract.kernel, dict(constants), kernel.digest, tally=self.prover.tally)
+        self.machine = Machine(
+            kernel, self.prover, self.subject.programs, self.subject.integers, self.subject.described
+        )
+        half = next((b.element for b in self.subject.buffers.values() if b.element in ("bf16", "f16")), "bf16")
+        self.words = Vocabulary(Terms(self.prover, half))
+        self.handed = {name: handed for one in earlier for name, handed in self._handed(one)}
+        self.matcher = Matcher(self.prover, self.handed)
+        self.matcher.shown = self._was_shown
+        self._done: list[_Store] = []
+        self._lanes: dict[tuple[int, int], Int] = {}
+        uses = {p.name: p.access for p in contract.parameters if isinstance(p, Buffer | Descriptor)}
+        self.written = {name for name, use in uses.items() if use is not Use.READ}
+        self.updated = {name for name, use in uses.items() if use is Use.UPDATE}
+
+    def run(self) -> None:
+        """All obligations, in the order of the module's docstring, the premises first."""
+        self._satisfiable(self.base, "The premises contradict one another")
+        self._check_parameters()
+        self.machine.run(())
+        self._integers()
+        self._bounds()
+        stores = self._stores()
+        for output in self.contract.outputs:
+            own = [store for store in stores if store.output is output]
+            if not own and self.subject.exists(output, self._arbitrary(output)).value is not False:
+                raise RefusedError(f"Nothing is written to {output.buffer}.")
+            for store in own:
+                self._cell(store)
+            self._distinct(own)
+            self._covered(output, own)
+        self._reads()
+        for store in stores:
+            self._value(store)
+        self.proof.rules = self.matcher.used
+
+    # ------------------------------------------------------------ helpers
+
+    def _shown(self, kind: str, context: Context, goal: Cond, claim: str, op: ir.Op | None = None) -> None:
+        try:
+            context.prove(goal, claim)
+        except RefusedError as error:
+            raise (located(error, op) if op else error) from None
+        self.proof.obligations[kind] += 1
+
+    def _satisfiable(self, context: Context, claim: str, op: ir.Op | None = None) -> None:
+        answer, found = self.prover.refuted(context.assumed, LIMIT)
+        if answer is not Answer.NOT_PROVED:
+            error = RefusedError(f"{claim}.")
+            raise located(error, op) if op else error
+        self.proof.obligations["premises"] += 1
+        if not self.proof.model:
+            self.proof.model = found.values
+
+    def _check_parameters(self) -> None:
+        """The parameters are the contract's, and the compiler was promised no more than the launcher checks."""
+        sources = list(dict.fromkeys(parameter.source for parameter in self.kernel.parameters))
+        constants = self.contract.constants
+        expected = [p.name for p in self.contract.parameters if p.name not in constants]
+        if sources != expected:
+            raise RefusedError(f"The kernel's parameters are {sources}, the contract's {expected}.")
+        for parameter in self.kernel.parameters:
+            if parameter.value.type.is_integer and parameter.divisibility != 1:
+                raise RefusedError(
+                    f"The compiler takes {parameter.source} to be a multiple of {parameter.divisibility}."
+                )
+            stored = self.subject.buffers.get(parameter.source)
+            if stored and not parameter.value.type.is_integer and parameter.value.type.element != stored.element:
+                raise RefusedError(
+                    f"{parameter.source} is compiled for elements {parameter.value.type.element}, "
+                    f"and the contract says {stored.element}."
+                )
+
+    def lanes(self, shape: tuple[int, ...]) -> tuple[Int, ...]:
+        """An arbitrary lane."""
+        place = []
+        for axis, length in enumerate(shape):
+            if (axis, length) not in self._lanes:
+                lane = integer(0) if length == 1 else self.prover.ranged(f"lane{axis}", length)
+                self._lanes[axis, length] = lane
+            place.append(self._lanes[axis, length])
+        return tuple(place)
+
+    # ------------------------------------------------------------ integers and bounds
+
+    def _integers(self) -> None:
+        groups: dict[tuple[Cond, ...], list[tuple[Cond, ir.Op]]] = {}
+        for step in self.machine.steps:
+            try:
+                holds = step.holds(self.lanes(step.shape))
+            except RefusedError as error:
+                raise located(error, step.op) from None
+            if holds is not TRUE:
+                groups.setdefault(step.path, []).append((holds, step.op))
+            self.proof.obligations["integers"] += 1
+        for path, steps in groups.items():
+            context = self.base.given(*path)
+            if not context.holds(conj(*(holds for holds, _ in steps))):
+                for holds, op in steps:
+                    self._shown("integers", context, holds, "An integer leaves its type, or is not divided exactly", op)
+
+    def _bounds(self) -> None:
+        for access in self.machine.accesses:
+            place = self.lanes(access.shape)
+            try:
+                pointer, mask = access.pointer(place), access.mask(place)
+            except RefusedError as error:
+                raise located(error, access.op) from None
+            stored = self.subject.buffers.get(pointer.buffer)
+            if stored is None:
+                raise located(RefusedError(f"{pointer.buffer} is not in the contract"), access.op)
+            context = self.base.given(*access.path, mask)
+            goal = conj(pointer.offset >= 0, pointer.offset < stored.size)
+            self._shown("bounds", context, goal, f"An access to {pointer.buffer} is out of bounds", access.op)
+
+    # ------------------------------------------------------------ cells
+
+    def _coordinate(self, access: Access) -> dict[str, Int]:
+        coordinate = dict(self.subject.programs)
+        coordinate |= {f"l{axis}": lane for axis, lane in enumerate(self.lanes(access.shape))}
+        return coordinate | {f"t{depth}": count for depth, (count, _) in enumerate(access.iterations)}
+
+    def _stores(self) -> list[_Store]:
+        found = []
+        for access in self.machine.accesses:
+            if access.value is None:
+                continue
+            place = self.lanes(access.shape)
+            pointer = access.pointer(place)
+            outputs = [output for output in self.contract.outputs if output.buffer == pointer.buffer]
+            if len(outputs) != 1 or pointer.buffer not in self.written:
+                raise located(RefusedError(f"The contract does not say what is written to {pointer.buffer}"), access.op)
+            reached = (*access.path, access.mask(place))
+            store = _Store(access, outputs[0], self._coordinate(access), pointer.offset, reached)
+            self._satisfiable(self.base.given(*reached), "A store never takes place", access.op)
+            found.append(store)
+        return found
+
+    def _cell(self, store: _Store) -> None:
+        """The store goes to a cell, at its address, and the contract tells who writes it."""
+        subject, output, op = self.subject, store.output, store.access.op
+        context = self.base.given(*store.reached)
+        scope = subject.named(output, store.offset, store.coordinate)
+        claim = f"A store to {output.buffer} goes to no cell of the contract"
+        self._shown("cells", context, subject.exists(output, scope), claim, op)
+        same = equal(store.offset, subject.offset(output, scope))
+        self._shown("cells", context, same, f"A store to {output.buffer} misses its cell", op)
+        for name, text in self._writer(output, store):
+            own = equal(number(text, scope), store.coordinate[name])
+            claim = f"A cell of {output.buffer} is written by another than the contract says ({name} is not {text})"
+            self._shown("cells", context, own, claim, op)
+
+    def _writer(self, output: Output, store: _Store) -> list[tuple[str, str]]:
+        """Each coordinate of the writer, and what the contract says that it is."""
+        axes = len(store.access.shape)
+        if len(output.lanes) != axes or len(output.iterations) != len(store.access.iterations):
+            raise located(
+                RefusedError(f"The contract names other lanes or iterations of {output.buffer}"), store.access.op
+            )
+        return [
+            *zip("xyz", output.program, strict=True),
+            *((f"l{axis}", text) for axis, text in enumerate(output.lanes)),
+            *((f"t{depth}", text) for depth, text in enumerate(output.iterations)),
+        ]
+
+    def _distinct(self, stores: list[_Store]) -> None:
+        """No two stores, and no two names, write one cell."""
+        for position, one in enumerate(stores):
+            for other in stores[:position]:
+                if one.access.shape != other.access.shape or one.access.iterations != other.access.iterations:
+                    raise located(RefusedError("Two stores to one buffer have different lanes"), one.access.op)
+                context = self.base.given(*one.reached, *other.reached)
+                goal = neg(equal(one.offset, other.offset))
+                self._shown("cells", context, goal, f"Two stores write one cell of {one.output.buffer}", one.access.op)
+        output = stores[0].output if stores else None
+        if output is None or all(name in output.cell for name in self.subject.names(output)):
+            return
+        left, right = self._arbitrary(output), self._arbitrary(output)
+        same = [equal(a, b) for a, b in zip(*(self.subject.index(output, s) for s in (left, right)), strict=True)]
+        context = self.base.given(*(self.subject.exists(output, scope) for scope in (left, right)), *same)
+        for name in self.subject.names(output):
+            goal = equal(left[name], right[name])  # type: ignore[arg-type]
+            self._shown("cells", context, goal, f"One cell of {output.buffer} has two names")
+
+    def _arbitrary(self, output: Output) -> dict[str, object]:
+        """The scope of an arbitrary cell."""
+        lengths = dict(zip(output.cell, self.subject.buffers[output.buffer].lengths, strict=True))
+        scope = dict(self.subject.scope)
+        for name in self.subject.names(output):
+            scope[name] = self.prover.ranged(name, lengths[name]) if name in lengths else self.prover.fresh(name)
+        return scope
+
+    def _covered(self, output: Output, stores: list[_Store]) -> None:
+        """An arbitrary cell is written, by the program, lane and iteration that the contract names."""
+        if not stores:
+            return
+        scope = self._arbitrary(output)
+        context = self.base.given(self.subject.exists(output, scope))
+        if context.contradictory:
+            raise RefusedError(f"The contract names no cell of {output.buffer}.")
+        offset = self.subject.offset(output, scope)
+        ways = []
+        for store in stores:
+            values, needed = {}, []
+            for name, text in self._writer(output, store):
+                own, value = store.coordinate[name], number(text, scope)
+                if own.constant is not None:
+                    continue
+                values[the_symbol(own)] = value
+                needed += [value >= 0]
+                if name in "xyz":
+                    needed.append(value < self.subject.extents["xyz".index(name)])
+                elif name[0] == "l":
+                    needed.append(value < store.access.shape[int(name[1:])])
+            reached = [substituted(one, values) for one in (*store.reached, equal(store.offset, offset))]
+            # The offset of the cell has no coordinates of a writer in it.
+            ways.append(conj(*needed, *reached))  # type: ignore[arg-type]
+        claim = f"A cell of {output.buffer} is not written"
+        self._shown("coverage", context, disj(*ways), claim, stores[0].access.op)
+
+    # ------------------------------------------------------------ reads
+
+    def _reads(self) -> None:
+        """What is read is not written by another program, and not before it is read."""
+        aliases = {
+            read: written
+            for written, read, text in self.contract.in_place
+            if condition(text, self.subject.scope).value is not False
+        }
+        for number_, access in enumerate(self.machine.accesses):
+            if access.value is not None:
+                continue
+            buffer = access.pointer(self.lanes(access.shape)).buffer
+            for written in {buffer, aliases.get(buffer)} & self.written:
+                assert written is not None
+                if written == buffer and buffer not in self.updated:
+                    raise located(RefusedError(f"{buffer} is read and written"), access.op)
+                self._own(access, written, number_)
+
+    def _own(self, access: Access, written: str, position: int) -> None:
+        """An element that is read is written by the same program, later, or by none."""
+        for output in (one for one in self.contract.outputs if one.buffer == written):
+            for later in self.machine.accesses[:position]:
+                if later.value is not None and later.pointer(self.lanes(later.shape)).buffer == written:
+                    raise located(RefusedError(f"{written} is read after it is written"), access.op)
+            place = self.lanes(access.shape)
+            context = self.base.given(*access.path, access.mask(place))
+            offset = access.pointer(place).offset
+            scope = self.subject.named(output, offset, self._coordinate(access))
+            same = equal(offset, self.subject.offset(output, scope))
+            self._shown("reads", context, same, f"A load of what {written} holds misses the program's cell", access.op)
+            for name, text in zip("xyz", output.program, strict=True):
+                own = disj(neg(condition(output.when, scope)), equal(number(text, scope), self.subject.programs[name]))
+                self._shown("reads", context, own, f"A program reads what another one writes to {written}", access.op)
+
+    # ------------------------------------------------------------ values
+
+    def _value(self, store: _Store) -> None:
+        """What is stored is what the contract says."""
+        output, op = store.output, store.access.op
+        scope = self.subject.named(output, store.offset, store.coordinate)
+        context = self.base.given(*store.reached, condition(output.stated, scope))
+        if context.contradictory:
+            raise located(RefusedError(f"The contract says nothing of what is stored in {output.buffer}"), op)
+        program = self._said(output, scope)
+        assert store.access.value is not None
+        try:
+            self.matcher.match(store.access.value.term(self.lanes(store.access.shape)), program, context)
+            self._first_iterations(context)
+        except RefusedError as error:
+            raise located(error, op) from None
+        self.proof.obligations["value"] += 1
+        self._done.append(store)
+
+    def _said(self, output: Output, scope: Mapping[str, object], subject: Subject | None = None) -> Term:
+        """What the contract says that a cell holds."""
+        subject = subject or self.subject
+
+        def stored(name: str, **cell: Int) -> Term:
+            other, inner = _output(subject.contract, name), {**scope, **cell}
+            term = self._said(other, inner, subject)
+            return Said(name, subject.index(other, inner), term, element=term.element)
+
+        names = {**self.words.words, **scope, "stored": stored}
+        value = as_term(evaluated(output.value, names), "i32")  # type: ignore[arg-type]
+        element = subject.buffers[output.buffer].element
+        return value if element.startswith("i") else rounded(value, element)
+
+    def _was_shown(self, kernel: Term, said: Said, context: Context) -> bool:
+        """Whether the term is a lane of a store whose value was shown, at the cell that is meant."""
+        for store in self._done:
+            tensor, access = store.access.value, store.access
+            if store.output.buffer != said.buffer or tensor is None or access.iterations:
+                continue
+            place = tensor.place(kernel)
+            if place is None:
+                continue
+            offset = access.pointer(place).offset
+            coordinate = {**self.subject.programs, **{f"l{axis}": lane for axis, lane in enumerate(place)}}
+            scope = self.subject.named(store.output, offset, coordinate)
+            index = self.subject.index(store.output, scope)
+            same = (equal(a, b) for a, b in zip(index, said.index, strict=True))
+            reached = conj(*access.path, access.mask(place), condition(store.output.stated, scope))
+            if context.holds(conj(reached, *same)):
+                self.matcher.use(rules.SHOWN)
+                return True
+        return False
+
+    def _first_iterations(self, context: Context) -> None:
+        """A row program's first iteration, where its text treats it apart, is like any other."""
+        while self.words.unbounded.loops:
+            loop = self.words.unbounded.loops.pop()
+            runs = context.given(loop.low < loop.high)
+            for first, generic in zip(*loop.first(), strict=True):
+                place = tuple(integer(0) if n == 1 else self.prover.ranged("lane", n) for n in first.shape)
+                self.matcher.first_iteration(first.term(place), generic.term(place), runs)
+
+    def _handed(self, earlier: Earlier) -> list[tuple[str, Handed]]:
+        """What the buffers hold that an earlier launch wrote."""
+        subject = Subject(earlier.contract, earlier.constants)
+        subject.prover = self.prover
+        subject.scope |= {name: one for name, one in self.subject.scope.items() if name in subject.scope}
+
+        def of(output: Output) -> Handed:
+            terms: dict[Load, Term] = {}
+
+            def handed(load: Load, context: Context) -> Term:
+                place = coordinates(load.offset, self.subject.buffers[output.buffer].lengths)
+                scope = {**subject.scope, **dict(zip(output.cell, place, strict=True))}
+                goal = conj(
+                    inside(place, self.subject.buffers[output.buffer].lengths),
+                    condition(output.when, scope),
+                    condition(output.stated, scope),
+                )
+                self._shown("reads", context, goal, f"{output.buffer} is read where nothing was written", load.op)
+                if load not in terms:
+                    terms[load] = self._said(output, scope, subject)
+                return terms[load]
+
+            return handed
+
+        return [(output.buffer, of(output)) for output in earlier.contract.outputs]
+
+
+def _output(contract: Contract, buffer: str) -> Output:
+    return next(output for output in contract.outputs if output.buffer == buffer)

@@ -1,0 +1,178 @@
+"""The numerical rules: all that a proof may use of numbers beside "the same operations of the same terms".
+
+Nothing is reassociated, no real number is reasoned about, x + 0 and 0 · x stay what they are. What is not listed here
+is refused. A certificate names the rules that its proof used, and a probe on the GPU backs each that is about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from vosti.kernels.verifier.ir import FLOAT_WIDTHS, float_bits
+from vosti.kernels.verifier.terms import Constant, number
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A fact about numbers."""
+
+    name: str
+    statement: str
+    probed: bool
+    """Whether it is a fact about a GPU, to be probed on each, or one of IEEE 754 and of the row programs."""
+
+
+CHAIN = Rule(
+    "chain",
+    "A product of tensor cores with bf16 or fp16 factors and a float32 accumulator is one chain over k, in ascending "
+    "groups of 16, whatever the tile and the instruction. Products that follow one another, each with the sum so far "
+    "as its accumulator and each of a multiple of 16 factors, are the chain over all of their factors.",
+    probed=True,
+)
+GROUP = 16
+"""Factors of one group of a chain."""
+
+MASKED_PRODUCT = Rule(
+    "masked product",
+    "A lane of a chain whose left factor is +0 leaves the sum's bits alone, whatever its right factor, as long as that "
+    "is finite.",
+    probed=True,
+)
+FREE_MAXIMUM = Rule(
+    "free maximum",
+    "The maximum of some numbers is the same in every order, if none of them is NaN; of lanes that are all one number "
+    "it is that number. (The sign of a zero that is a maximum may differ: in a row program it ends in an exponential.)",
+    probed=True,
+)
+TWO_LANES = Rule(
+    "two lanes",
+    "A sum over an axis of length 2 is one addition, and addition is commutative: it has one result, whatever the "
+    "layout.",
+    probed=True,
+)
+CONVERSION = Rule(
+    "conversion",
+    "Widening bf16 or fp16 to float32 is exact; narrowing rounds to nearest, ties to even, in every instruction.",
+    probed=True,
+)
+ZERO_EXPONENT = Rule(
+    "zero exponent",
+    "The exponential of +0 is that of −0, so that exp(+0 − x) is exp(−x).",
+    probed=True,
+)
+FUNCTION = Rule(
+    "function",
+    "exp, tanh and the roots of the target are functions: equal operands give equal results, in every lane, tile and "
+    "kernel.",
+    probed=True,
+)
+SELECTION = Rule(
+    "selection",
+    "A select yields the chosen operand, to the bit, whatever the other one is, were it NaN.",
+    probed=False,
+)
+CONSTANTS = Rule(
+    "constants",
+    "A sum or product of two constants, and the conversion of one, is the correctly rounded result; x · 1 is x.",
+    probed=False,
+)
+IDENTITY = Rule(
+    "identity",
+    "An iteration that selects the old value of a cell leaves it alone, so that it may run or be left out; a loop of "
+    "such iterations, or of none, yields what it started from.",
+    probed=False,
+)
+CUT = Rule(
+    "cut",
+    "Loops that follow one another over adjacent ranges, each starting from the result of the one before, are one loop "
+    "over the whole range.",
+    probed=False,
+)
+INDUCTION = Rule(
+    "induction",
+    "Two loops over one range yield equal cells if the cells start equal, and equal cells before an iteration make "
+    "equal cells after it.",
+    probed=False,
+)
+EMPTY_TOTAL = Rule(
+    "empty total",
+    "The total of a running softmax that has seen a key is at least 1, or NaN: the weight of the largest score is "
+    "exp(0) = 1, decays of what came before included, and no weight is negative. So where the total is 0, nothing was "
+    "seen, and the state is still the initial one.",
+    probed=True,
+)
+HANDED_OVER = Rule(
+    "handed over",
+    "An element of a buffer that an earlier launch wrote is what that launch's contract says of it.",
+    probed=False,
+)
+
+SHOWN = Rule(
+    "shown",
+    "What was shown of a lane of a tensor that is stored, for arbitrary lanes, holds of each of its lanes.",
+    probed=False,
+)
+
+RULES: Mapping[str, Rule] = {
+    rule.name: rule
+    for rule in (
+        CHAIN,
+        MASKED_PRODUCT,
+        FREE_MAXIMUM,
+        TWO_LANES,
+        CONVERSION,
+        ZERO_EXPONENT,
+        FUNCTION,
+        SELECTION,
+        CONSTANTS,
+        IDENTITY,
+        CUT,
+        INDUCTION,
+        EMPTY_TOTAL,
+        HANDED_OVER,
+        SHOWN,
+    )
+}
+"""All of them, by name."""
+
+FUNCTIONS = frozenset({"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "__nv_tanhf"})
+"""Operations that `FUNCTION` is about."""
+
+CONVERSIONS = frozenset({"extf", "truncf"})
+
+_ARITHMETIC: Mapping[str, Callable[[float, float], float]] = {
+    "addf": lambda x, y: x + y,
+    "subf": lambda x, y: x - y,
+    "mulf": lambda x, y: x * y,
+}
+
+COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
+    "oeq": lambda x, y: x == y,
+    "ogt": lambda x, y: x > y,
+    "olt": lambda x, y: x < y,
+    "oge": lambda x, y: x >= y,
+    "ole": lambda x, y: x <= y,
+}
+"""Of constants."""
+
+ONE = float_bits("f32", 1.0)
+
+
+def finite(constant: Constant) -> bool:
+    """Whether a constant is neither infinite nor NaN."""
+    return abs(number(constant)) < float("inf")
+
+
+def folded(name: str, constants: tuple[Constant, ...], element: str) -> Constant | None:
+    """An operation of constants, by `CONSTANTS`, if it is one that is understood."""
+    if element not in FLOAT_WIDTHS or not all(map(finite, constants)):
+        return None
+    values = [number(one) for one in constants]
+    if name in CONVERSIONS:
+        return Constant(float_bits(element, values[0]), element=element)
+    if name in _ARITHMETIC and element == "f32":
+        # binary64 has more than twice the digits of binary32: rounding twice is rounding once.
+        exact = _ARITHMETIC[name](values[0], values[1])
+        return Constant(float_bits("f32", exact), element="f32") if abs(exact) < 2.0**127 else None
+    return None
