@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,169 @@ def test_heads_of_full_layers_follow_their_sharing(tmp_path: Path) -> None:
 
     assert (16, False) == (config.attention["full"].kv_heads, config.attention["full"].shared_values)
     assert (True, False) == tuple(a.shared_values for a in load_config(find_checkpoint(GEMMA)).attention.values())
+
+
+def _scaled(factor: float) -> dict[str, Any]:
+    """Llama 3's scaling of rotary frequencies in the older spelling."""
+    return {
+        "factor": factor,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+        "rope_type": "llama3",
+    }
+
+
+def _gemma3(**text: Any) -> dict[str, Any]:
+    """A Gemma 3 as larger models are published: few fields in the text half, the rest left to the architecture."""
+    sliding = {"sliding_window": 1024, "rope_scaling": {"factor": 8.0, "rope_type": "linear"}}
+    return {
+        "architectures": ["Gemma3ForConditionalGeneration"],
+        "model_type": "gemma3",
+        "eos_token_id": 1,
+        "boi_token_index": 255_999,
+        "mm_tokens_per_image": 256,
+        "torch_dtype": "bfloat16",
+        "text_config": {"model_type": "gemma3_text", **sliding, **text},
+        "vision_config": {"hidden_size": 1152, "model_type": "siglip_vision_model"},
+    }
+
+
+PUBLISHED: dict[str, dict[str, Any]] = {
+    "llama-3.1-8b": {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "attention_bias": False,
+        "attention_dropout": 0.0,
+        "eos_token_id": 128_001,
+        "hidden_act": "silu",
+        "hidden_size": 4096,
+        "intermediate_size": 14_336,
+        "max_position_embeddings": 131_072,
+        "mlp_bias": False,
+        "num_attention_heads": 32,
+        "num_hidden_layers": 32,
+        "num_key_value_heads": 8,
+        "pretraining_tp": 1,
+        "rms_norm_eps": 1e-05,
+        "rope_scaling": _scaled(8.0),
+        "rope_theta": 500_000.0,
+        "tie_word_embeddings": False,
+        "torch_dtype": "bfloat16",
+        "vocab_size": 128_256,
+    },
+    "llama-3.2-1b": {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "eos_token_id": 128_001,
+        "head_dim": 64,
+        "hidden_size": 2048,
+        "intermediate_size": 8192,
+        "max_position_embeddings": 131_072,
+        "num_attention_heads": 32,
+        "num_hidden_layers": 16,
+        "num_key_value_heads": 8,
+        "rms_norm_eps": 1e-05,
+        "rope_scaling": _scaled(32.0),
+        "rope_theta": 500_000.0,
+        "tie_word_embeddings": True,
+        "torch_dtype": "bfloat16",
+        "vocab_size": 128_256,
+    },
+    "qwen3-8b": {
+        "architectures": ["Qwen3ForCausalLM"],
+        "model_type": "qwen3",
+        "attention_bias": False,
+        "eos_token_id": 151_645,
+        "head_dim": 128,
+        "hidden_act": "silu",
+        "hidden_size": 4096,
+        "intermediate_size": 12_288,
+        "max_position_embeddings": 40_960,
+        "max_window_layers": 36,
+        "num_attention_heads": 32,
+        "num_hidden_layers": 36,
+        "num_key_value_heads": 8,
+        "rms_norm_eps": 1e-06,
+        "rope_scaling": None,
+        "rope_theta": 1_000_000,
+        "sliding_window": None,
+        "tie_word_embeddings": False,
+        "torch_dtype": "bfloat16",
+        "use_sliding_window": False,
+        "vocab_size": 151_936,
+    },
+    "mistral-7b-v0.3": {
+        "architectures": ["MistralForCausalLM"],
+        "model_type": "mistral",
+        "eos_token_id": 2,
+        "hidden_act": "silu",
+        "hidden_size": 4096,
+        "intermediate_size": 14_336,
+        "max_position_embeddings": 32_768,
+        "num_attention_heads": 32,
+        "num_hidden_layers": 32,
+        "num_key_value_heads": 8,
+        "rms_norm_eps": 1e-05,
+        "rope_theta": 1_000_000.0,
+        "sliding_window": None,
+        "tie_word_embeddings": False,
+        "torch_dtype": "bfloat16",
+        "vocab_size": 32_768,
+    },
+    "gemma-3-1b": {
+        "architectures": ["Gemma3ForCausalLM"],
+        "model_type": "gemma3_text",
+        "attention_bias": False,
+        "attn_logit_softcapping": None,
+        "cache_implementation": "hybrid",
+        "eos_token_id": 1,
+        "final_logit_softcapping": None,
+        "head_dim": 256,
+        "hidden_activation": "gelu_pytorch_tanh",
+        "hidden_size": 1152,
+        "intermediate_size": 6912,
+        "max_position_embeddings": 32_768,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 26,
+        "num_key_value_heads": 1,
+        "query_pre_attn_scalar": 256,
+        "rms_norm_eps": 1e-06,
+        "rope_local_base_freq": 10_000,
+        "rope_scaling": None,
+        "rope_theta": 1_000_000,
+        "sliding_window": 512,
+        "sliding_window_pattern": 6,
+        "torch_dtype": "bfloat16",
+        "vocab_size": 262_144,
+    },
+    "gemma-3-4b": _gemma3(hidden_size=2560, intermediate_size=10_240, num_hidden_layers=34),
+    "gemma-3-12b": _gemma3(
+        hidden_size=3840,
+        intermediate_size=15_360,
+        num_attention_heads=16,
+        num_hidden_layers=48,
+        num_key_value_heads=8,
+    ),
+    "gemma-3-27b": _gemma3(
+        head_dim=128,
+        hidden_size=5376,
+        intermediate_size=21_504,
+        num_attention_heads=32,
+        num_hidden_layers=62,
+        num_key_value_heads=16,
+        query_pre_attn_scalar=168,
+    ),
+}
+"""Models in the older spelling, with the fields that were usual when they came out."""
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_shapes_are_the_models_as_they_were_published(tmp_path: Path, name: str) -> None:
+    """The older spelling, sparse or nested, describes the model that the shape describes in full."""
+    published = load_config(write_folder(tmp_path, PUBLISHED[name], {"nothing": b""}))
+
+    assert load_config(find_checkpoint(name)) == replace(published, text_half=False)
 
 
 # ---------------------------------------------------------------- what is refused

@@ -46,6 +46,10 @@ PARAMETERS = {
     "mistral-7b-v0.1": 7_241_732_096,
     "mistral-7b-v0.3": 7_248_023_552,
     "qwen3-0.6b": 596_049_920,
+    "qwen3-1.7b": 1_720_574_976,
+    "qwen3-14b": 14_768_307_200,
+    "qwen3-32b": 32_762_123_264,
+    "qwen3-4b": 4_022_468_096,
     "qwen3-8b": 8_190_735_360,
 }
 """Numbers in the text half of each model, a tied head counted once."""
