@@ -152,12 +152,12 @@ def settle(
 def observed(
     r: RequestId, record: LiveRecord, yielded: Mapping[int, YieldedRow], non_finite: Sequence[int]
 ) -> tuple[LiveRecord, list[Action]]:
-    """The record with the log-probabilities of its prompt that this forward yielded; none if it is going to fail."""
+    """The record with the log-probabilities of its prompt that this forward yielded, up to a value that is not finite:
+    how far a request gets that fails does not depend on its chunks.
+    """
     actions: list[Action] = []
-    if any(position < len(record.history) for position in non_finite):
-        return record, actions
-    k = record.params.prompt_logprobs
-    while k is not None and (position := record.asked) < len(record.prompt) - 1 and position in yielded:
+    k, stop = record.params.prompt_logprobs, min((len(record.prompt) - 1, *non_finite))
+    while k is not None and (position := record.asked) < stop and position in yielded:
         row = yielded[position]
         found = row.logprobs(record.prompt[position + 1], k) if row.finite else None
         record = replace(record, prompt_logprobs=(*record.prompt_logprobs, found))

@@ -167,10 +167,12 @@ def test_a_row_that_is_not_finite_has_no_logprob() -> None:
     assert run.outputs["r"].finish_reason != "error"
 
 
-def test_a_request_that_fails_is_reported_as_far_as_it_came() -> None:
-    """Of a prompt with a value that is not finite nothing is reported from that chunk on."""
+@pytest.mark.parametrize("budget", [1, 2, 4, 5, 64])
+def test_a_request_that_fails_is_reported_as_far_as_it_came(budget: int) -> None:
+    """Of a prompt with a value that is not finite everything before it is reported, however the prompt is cut."""
     backend = HashingBackend(sick_tokens=frozenset({10}))
-    run = serve(lonely(prompt=(1, 2, 3, 4, 10, 5)), EngineOptions(page_size=2, pages=10, token_budget=4), backend)
+    options = EngineOptions(page_size=2, pages=10, token_budget=budget)
+    run = serve(lonely(prompt=(1, 2, 3, 4, 10, 5)), options, backend)
     assert "error" == run.outputs["r"].finish_reason
     assert [None, 2, 3, 4, 10] == [None if e is None else e.token for e in run.outputs["r"].prompt_logprobs]
 

@@ -41,6 +41,8 @@ params = st.builds(
     temperature=st.sampled_from((0.0, 0.9)),
     seed=st.integers(0, 3),
     stop_token_ids=st.sampled_from(((), (2,))),
+    prompt_logprobs=st.sampled_from((None, None, 1)),
+    prompt_logprobs_start=st.integers(0, 8),
 )
 
 
@@ -183,6 +185,8 @@ class EngineMachine(RuleBasedStateMachine):
         for name, output in getattr(self, "last", {}).items():
             expected = self.alone[name].token_ids
             assert expected[: len(output.token_ids)] == output.token_ids
+            of_prompt = self.alone[name].prompt_logprobs
+            assert of_prompt[: len(output.prompt_logprobs)] == output.prompt_logprobs
             if output.finish_reason not in (None, "cancelled"):
                 assert (expected, self.alone[name].finish_reason) == (output.token_ids, output.finish_reason)
 
@@ -227,6 +231,7 @@ def test_every_step_of_every_example_refines() -> None:
         "drafts_accepted",
         "drafts_rejected",
         "seeded_samples",
+        "observations",
     }
     assert set() == {name for name in expected if EngineMachine.exercised[name] == 0}
 
