@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import Any
 
 import torch
 
@@ -31,7 +32,7 @@ def prompt(number: int, length: int) -> list[int]:
 class Watch:
     """Times the backend's forwards: the host's time, and the GPU's."""
 
-    def __init__(self, backend: object) -> None:
+    def __init__(self, backend: Any) -> None:
         self.host: list[float] = []
         self.gpu: list[float] = []
         forward = backend.forward
