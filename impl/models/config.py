@@ -183,11 +183,3 @@ def rope_of_types(fields: Fields) -> Fields:
         if name not in LAYER_TYPES:
             raise UnsupportedModelError(f"{parameters.where}: {name!r} is not a layer type.")
     return parameters
-
-
-def occurring(
-    layer_types: tuple[LayerType, ...], full: Attention, sliding: Attention | None
-) -> Mapping[LayerType, Attention]:
-    """The attention of each layer type that occurs."""
-    both: dict[LayerType, Attention | None] = {"full": full, "sliding": sliding}
-    return {kind: attention for kind, attention in both.items() if attention is not None and kind in layer_types}

@@ -88,6 +88,10 @@ class Fields:
             raise self.wrong(name, "a finite number above 0")
         return float(value)
 
+    def optional_number(self, name: str) -> float | None:
+        """A finite number above 0; None if absent."""
+        return self.number(name) if self.has(name) else None
+
     def flag(self, name: str, default: bool) -> bool:
         """True or false; `default` if absent."""
         value = self.values.get(name)

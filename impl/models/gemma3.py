@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from vosti.impl.models.config import (
     Attention,
+    LayerType,
     ModelConfig,
     check_activation,
     describe,
-    occurring,
     read_layer_types,
     rope_of_types,
 )
@@ -41,8 +41,11 @@ def read_gemma3(fields: Fields) -> ModelConfig:
     full = read_rope(fields, new.object("full_attention"), fields.object("rope_scaling"), "rope_theta", 1_000_000.0)
     local = read_rope(fields, new.object("sliding_attention"), none, "rope_local_base_freq", 10_000.0)
     kv_heads, head_dim = fields.integer("num_key_value_heads", 4), fields.integer("head_dim", 256)
-    window = fields.integer("sliding_window", 4096) if "sliding" in layer_types else None
-    sliding = Attention(kv_heads, head_dim, local, window)
+    attention: dict[LayerType, Attention] = {}
+    if "full" in layer_types:
+        attention["full"] = Attention(kv_heads, head_dim, full)
+    if "sliding" in layer_types:
+        attention["sliding"] = Attention(kv_heads, head_dim, local, fields.integer("sliding_window", 4096))
     return describe(
         fields,
         "gemma3",
@@ -50,9 +53,9 @@ def read_gemma3(fields: Fields) -> ModelConfig:
         positions=131_072,
         vocab_size=fields.integer("vocab_size", 262_208),
         heads=fields.integer("num_attention_heads", 8),
-        attention=occurring(layer_types, Attention(kv_heads, head_dim, full), sliding),
+        attention=attention,
         attention_scale=fields.number("query_pre_attn_scalar", 256) ** -0.5,
         embedding_scale=fields.integer("hidden_size") ** 0.5,
-        final_softcap=fields.number("final_logit_softcapping") if fields.has("final_logit_softcapping") else None,
+        final_softcap=fields.optional_number("final_logit_softcapping"),
         layer_types=layer_types,
     )

@@ -18,7 +18,6 @@ from vosti.impl.models.config import (
     ModelConfig,
     check_activation,
     describe,
-    occurring,
     read_layer_types,
     rope_of_types,
 )
@@ -70,11 +69,11 @@ def _read(fields: Fields, *, positions: int, window: int, per_layer_input: int) 
         fields = Fields({**fields.values, "rope_parameters": ROPE}, fields.where)
     shared = fields.flag("attention_k_eq_v", False)
     sizes = _kv_sizes(fields, layer_types, shared)
-    none = Fields({}, fields.where)
+    ropes, none = rope_of_types(fields), Fields({}, fields.where)
     attention = {
         kind: Attention(
             *sizes[kind],
-            read_rope(fields, rope_of_types(fields).required(name), none, "rope_theta", 10_000.0),
+            read_rope(fields, ropes.required(name), none, "rope_theta", 10_000.0),
             fields.integer("sliding_window", window) if kind == "sliding" else None,
             shared_values=shared and kind == "full",
         )
@@ -88,10 +87,10 @@ def _read(fields: Fields, *, positions: int, window: int, per_layer_input: int) 
         positions=positions,
         vocab_size=fields.integer("vocab_size", 262_144),
         heads=fields.integer("num_attention_heads", 8),
-        attention=occurring(layer_types, attention["full"], attention.get("sliding")),
+        attention=attention,
         attention_scale=1.0,
         embedding_scale=fields.integer("hidden_size") ** 0.5,
-        final_softcap=fields.number("final_logit_softcapping") if fields.has("final_logit_softcapping") else None,
+        final_softcap=fields.optional_number("final_logit_softcapping"),
         layer_types=layer_types,
     )
 
