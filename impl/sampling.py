@@ -1,7 +1,8 @@
 """The exact sampler on tensors, and log-probabilities.
 
 `vosti.spec.sampling` is the specification; here it is computed with whole-row operations, on any device, to the same
-token. Each row is treated alone, so that nothing depends on how many rows there are.
+token. Each row is treated alone, so that nothing depends on how many rows there are; on a GPU,
+`vosti.impl.device_sampling` finds most tokens in a few launches for all rows.
 
 What keeps the arithmetic exact: float64 operations are separate calls, so that none is contracted with another; a
 division takes its divisor from a tensor of the same device (a Python number becomes a multiplication by its reciprocal
@@ -25,6 +26,7 @@ from vosti.spec.sampling import (
     LN2_HIGH,
     LN2_LOW,
     P_UNIT,
+    VOCABULARY_LIMIT,
     WEIGHT_UNIT,
     SamplerState,
     check_vocabulary,
@@ -67,7 +69,11 @@ def sample_rows(
             f"Logits of shape {tuple(logits.shape)} came with {len(states)} sampler states, {len(histories)} histories "
             f"and {len(prompt_lengths)} prompt lengths; there must be one of each for a row."
         )
-    return [sample_row(*row) for row in zip(logits, states, histories, prompt_lengths, strict=True)]
+    for history, prompt_length in zip(histories, prompt_lengths, strict=True):
+        _check_prompt(history, prompt_length)
+    found: list[int | None] = _tokens_on_device(logits, states) if logits.is_cuda else [None] * len(logits)
+    rows = zip(found, logits, states, strict=True)
+    return [_sample(row, state) if token is None else token for token, row, state in rows]
 
 
 def sample_row(row: Tensor, state: SamplerState, history: Sequence[int], prompt_length: int) -> int:
@@ -75,10 +81,30 @@ def sample_row(row: Tensor, state: SamplerState, history: Sequence[int], prompt_
 
     Raises ValueError for what the specification refuses, and TypeError for another dtype.
     """
+    if row.is_cuda and row.dim() == 1:
+        return sample_rows(row[None], [state], [history], [prompt_length])[0]
+    _check_prompt(history, prompt_length)
+    return _sample(row, state)
+
+
+def _check_prompt(history: Sequence[int], prompt_length: int) -> None:
     if not 0 <= prompt_length <= len(history):
         raise ValueError(
             f"The prompt has {prompt_length} tokens, and the history that begins with it has {len(history)}."
         )
+
+
+def _tokens_on_device(logits: Tensor, states: Sequence[SamplerState]) -> list[int | None]:
+    """Tokens of rows on a GPU, where they are quickly found."""
+    from vosti.impl.device_sampling import tokens
+
+    if logits.dtype != torch.float32 or not 0 < logits.shape[1] < VOCABULARY_LIMIT:
+        return [None] * len(logits)
+    return tokens(logits, states)
+
+
+def _sample(row: Tensor, state: SamplerState) -> int:
+    """`sample_row` by whole-row operations, on any device."""
     tokens, weights = kept(row, state)
     if len(tokens) == 1:
         return int(tokens[0])

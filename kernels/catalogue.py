@@ -81,9 +81,11 @@ def _constants(entry: Entry, kernel: str) -> Iterator[dict[str, int]]:
         yield {"WIDTH": sizes["width"], "SCALED": sizes["scaled"]}
     elif entry.operation == "rms_norm":
         fixed = {"WIDTH": sizes["width"], "UNIT_OFFSET": sizes["unit_offset"]}
-        yield fixed | {"RESIDUAL": 0, "MAPPED": 0}
-        yield fixed | {"RESIDUAL": 1, "MAPPED": 0}
-        yield fixed | {"RESIDUAL": 1, "MAPPED": 1}
+        yield fixed | {"RESIDUAL": 0, "SCALED": 0, "MAPPED": 0}
+        # Only plain norms stand behind a scale.
+        for scaled in range(2 - sizes["unit_offset"]):
+            yield fixed | {"RESIDUAL": 1, "SCALED": scaled, "MAPPED": 0}
+            yield fixed | {"RESIDUAL": 1, "SCALED": scaled, "MAPPED": 1}
     elif entry.operation == "logits":
         yield {"WIDTH": sizes["width"], "CAPPED": sizes["capped"]}
     elif entry.operation in ("digest", "digest_merge"):

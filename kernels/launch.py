@@ -24,6 +24,7 @@ knobs.compilation.disable_line_info = True
 _TORCH = {
     "bf16": torch.bfloat16,
     "fp32": torch.float32,
+    "fp64": torch.float64,
     "i32": torch.int32,
     "i64": torch.int64,
 }
@@ -149,6 +150,12 @@ def _check_buffer(kernel: str, name: str, elements: frozenset[torch.dtype], tens
         raise PremiseError(f"{kernel}: {name} is not contiguous.")
     if tensor.data_ptr() % ALIGNMENT:
         raise PremiseError(f"{kernel}: {name} does not start at a multiple of {ALIGNMENT} bytes.")
+
+
+def aligned(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, or a copy of it that is contiguous and starts where a kernel's buffer may."""
+    fits = tensor.is_contiguous() and tensor.data_ptr() % ALIGNMENT == 0
+    return tensor if fits else tensor.clone(memory_format=torch.contiguous_format)
 
 
 def distinct(kernel: str, written: torch.Tensor, *read: torch.Tensor) -> None:

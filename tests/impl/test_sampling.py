@@ -11,7 +11,8 @@ import pytest
 import torch
 from hypothesis import given
 
-from sampling_rows import HOSTILE_ROWS, STATES, float32, rows, states
+from hostile_rows import HOSTILE_ROWS, STATES, float32
+from sampling_rows import rows, states
 from vosti.impl import sampling
 from vosti.impl.sampling import Logprobs, logprobs, sample_row, sample_rows
 from vosti.spec import sampling as specification

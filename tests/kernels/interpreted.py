@@ -11,7 +11,9 @@ import json
 import math
 import os
 import random
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from vosti.spec.numerics import activations, norms, projections, rotary
@@ -186,6 +188,21 @@ def residual_rms_norms() -> None:
 
 
 @case
+def scaled_residual_rms_norms() -> None:
+    """The sum times the scale replaces the residual stream, and the norm reads it."""
+    import torch
+
+    from vosti.kernels.rms_norm import rms_norm
+
+    x, y, weight, scale = draw(8, 5, 64), draw(9, 5, 64), draw(10, 64), draw(21, 1)
+    stream, out = tensor(x), torch.full((5, 64), math.nan)
+    rms_norm(stream, tensor(weight), out, 1e-6, tile(BLOCK=64), residual=(tensor(y), stream), scale=tensor(scale))
+    total, normed = norms.scaled_residual_rms_norm(OPS, x, y, weight, scale, 64, 1e-6)
+    close(total, stream, 0.0)
+    close(normed, out, 0.0)
+
+
+@case
 def rms_norm_of_chosen_rows() -> None:
     """With a row map, output row i is computed from row row_map[i]."""
     import torch
@@ -265,6 +282,47 @@ def digests_of_matrices() -> None:
     rows = matrix_layout(9001, "cpu")
     found = hexadecimal(digest(logits.view(torch.int32), rows, int32([2, 0]), (first, second)))
     assert [word_sum(logits[i].numpy().astype("<f4").tobytes()) for i in (2, 0)] == found
+
+
+# ---------------------------------------------------------------- sampling
+
+
+def _sampled(names: list[str], least_quick: float) -> None:
+    """Tokens of hostile rows in every eighth state, and how many of them the quick way finds."""
+    import torch
+
+    from hostile_rows import HOSTILE_ROWS, STATES
+    from vosti.impl.device_sampling import tokens
+    from vosti.spec.sampling import sample
+
+    found = []
+    for name in names:
+        states = [state for number, state in enumerate(STATES) if number % 8 == len(name) % 8]
+        row = torch.tensor(HOSTILE_ROWS[name], dtype=torch.float32)
+        for state, token in zip(states, tokens(row[None].repeat(len(states), 1), states), strict=True):
+            assert token in (None, sample(HOSTILE_ROWS[name], state, [], 0)), (name, state, token)
+            found.append(token is not None)
+    assert least_quick <= sum(found) / len(found) <= 1, found
+
+
+@case
+def tokens_of_hostile_rows() -> None:
+    """Short rows are decided whole: every token is found."""
+    _sampled(["one token", "ties at the k boundary", "two zeros", "huge", "+inf", "at the end of the weights"], 1.0)
+
+
+@case
+def tokens_of_rows_that_are_longer_than_the_head() -> None:
+    """Where the largest logits do not tell, nothing is said: cuts behind them, and ties with what is left out."""
+    from vosti.impl import device_sampling
+    from vosti.kernels import sample
+
+    before = sample.HEAD
+    sample.HEAD = device_sampling.HEAD = 8
+    try:
+        _sampled(["all equal", "bfloat16 ladder", "powers of a half", "around the reduction's borders"], 0.4)
+    finally:
+        sample.HEAD = device_sampling.HEAD = before
 
 
 # ---------------------------------------------------------------- rotary embedding and the store
@@ -548,5 +606,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
     assert os.environ.get("TRITON_INTERPRET") == "1", "set TRITON_INTERPRET=1"
     main()

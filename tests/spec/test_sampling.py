@@ -11,7 +11,8 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 
-from sampling_rows import HOSTILE_ROWS, STATES, float32, rows, states
+from hostile_rows import HOSTILE_ROWS, STATES, float32
+from sampling_rows import rows, states
 from vosti.spec import sampling
 from vosti.spec.sampling import (
     P_UNIT,
