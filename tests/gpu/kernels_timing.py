@@ -12,7 +12,7 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from kernels_check import DEVICE, entry, integers, randn
+from common import DEVICE, entry, integers, randn
 
 from vosti.kernels.attention import Sequences, attention
 from vosti.kernels.attention_split import Scratch, attention_split, splits_needed

@@ -20,6 +20,8 @@ NAMES = (
     "padding",
     "twins",
     "errors",
+    "digests",
+    "sampler",
     *(f"table {part}" for part in range(8)),
     *(f"table attention {part}" for part in range(3)),
     *(
