@@ -45,6 +45,10 @@ class Shape:
     """Whether logits have a soft cap."""
 
 
+def _qwen3(hidden: int, intermediate: int, heads: int) -> Shape:
+    return Shape(hidden, intermediate, 151936, (Attention(heads, 8, 128, norm=1),))
+
+
 def _gemma3(
     hidden: int, intermediate: int, vocabulary: int, heads: int, kv_heads: int, head_dim: int, window: int
 ) -> Shape:
@@ -61,20 +65,26 @@ def _gemma4(hidden: int, intermediate: int, heads: int, kv_heads: int, global_kv
 SHAPES: dict[str, Shape] = {
     "tiny-llama3": Shape(256, 704, 4096, (Attention(8, 2, 32),)),
     "tiny-gemma3": _gemma3(256, 640, 4096, 4, 2, 64, 64),
-    "Llama-3.1-8B": Shape(4096, 14336, 128256, (Attention(32, 8, 128),)),
-    "Llama-3.2-1B": Shape(2048, 8192, 128256, (Attention(32, 8, 64),)),
-    "Llama-3.2-3B": Shape(3072, 8192, 128256, (Attention(24, 8, 128),)),
-    "Qwen3-8B": Shape(4096, 12288, 151936, (Attention(32, 8, 128, norm=1),)),
-    "Gemma3-1B": _gemma3(1152, 6912, 262144, 4, 1, 256, 512),
-    "Gemma3-4B": _gemma3(2560, 10240, 262208, 8, 4, 256, 1024),
-    "Gemma3-12B": _gemma3(3840, 15360, 262208, 16, 8, 256, 1024),
-    "Gemma3-27B": _gemma3(5376, 21504, 262208, 32, 16, 128, 1024),
-    "Gemma4-12B": _gemma4(3840, 15360, 16, 8, 1),
-    "Gemma4-31B": _gemma4(5376, 21504, 32, 16, 4),
-    "Mistral-7B": Shape(4096, 14336, 32768, (Attention(32, 8, 128),)),
-    "Mistral-7B-v0.1": Shape(4096, 14336, 32000, (Attention(32, 8, 128, 4096),)),
+    "llama-3.1-8b": Shape(4096, 14336, 128256, (Attention(32, 8, 128),)),
+    "llama-3.2-1b": Shape(2048, 8192, 128256, (Attention(32, 8, 64),)),
+    "llama-3.2-3b": Shape(3072, 8192, 128256, (Attention(24, 8, 128),)),
+    "llama-3.3-70b": Shape(8192, 28672, 128256, (Attention(64, 8, 128),)),
+    "qwen3-0.6b": _qwen3(1024, 3072, 16),
+    "qwen3-1.7b": _qwen3(2048, 6144, 16),
+    "qwen3-4b": _qwen3(2560, 9728, 32),
+    "qwen3-8b": _qwen3(4096, 12288, 32),
+    "qwen3-14b": _qwen3(5120, 17408, 40),
+    "qwen3-32b": _qwen3(5120, 25600, 64),
+    "gemma-3-1b": _gemma3(1152, 6912, 262144, 4, 1, 256, 512),
+    "gemma-3-4b": _gemma3(2560, 10240, 262208, 8, 4, 256, 1024),
+    "gemma-3-12b": _gemma3(3840, 15360, 262208, 16, 8, 256, 1024),
+    "gemma-3-27b": _gemma3(5376, 21504, 262208, 32, 16, 128, 1024),
+    "gemma-4-12b": _gemma4(3840, 15360, 16, 8, 1),
+    "gemma-4-31b": _gemma4(5376, 21504, 32, 16, 4),
+    "mistral-7b-v0.3": Shape(4096, 14336, 32768, (Attention(32, 8, 128),)),
+    "mistral-7b-v0.1": Shape(4096, 14336, 32000, (Attention(32, 8, 128, 4096),)),
 }
-"""By name. Gemma 4's intermediate sizes are taken to be Gemma 3's at the same width."""
+"""By name."""
 
 
 def operations(shape: Shape) -> Iterator[tuple[str, Dimensions]]:

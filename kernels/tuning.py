@@ -1,8 +1,8 @@
 """Finding tiles offline: time candidates on the GPU at hand, and accept only those whose bits are the canonical ones.
 
     python -m vosti.kernels.tuning --architecture sm_90 linear n=4096 k=4096
-    python -m vosti.kernels.tuning --architecture sm_90 --model Llama-3.1-8B --rows 16 64
-    python -m vosti.kernels.tuning --architecture sm_90 --untimed --model Llama-3.1-8B
+    python -m vosti.kernels.tuning --architecture sm_90 --model llama-3.1-8b --rows 16 64
+    python -m vosti.kernels.tuning --architecture sm_90 --untimed --known --missing
 
 The canonical tile of an entry is its first, the one for the fewest rows. A candidate is compared with it, bit for bit,
 on random and hostile data (`vosti.kernels.hostile`) for numbers of rows that fill no tile, and is refused if a single
@@ -197,6 +197,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--untimed", action="store_true", help="write the tiles to start from; needs no GPU")
     parser.add_argument("--model", help="all operations of a known model")
     parser.add_argument("--known", action="store_true", help="all operations of all known models")
+    parser.add_argument("--missing", action="store_true", help="of those, the ones that the table lacks")
     parser.add_argument("--only", nargs="*", help="of those, these operations alone")
     parser.add_argument("--rows", type=int, nargs="*", help="time only tiles that serve up to these numbers of rows")
     parser.add_argument("--table", type=Path, help="the table to change, instead of the one that is shipped")
@@ -209,10 +210,10 @@ def main(words: Sequence[str] | None = None) -> None:
         if arguments.table and path.exists():
             entries = dict(decode_file(path))
         for operation, dimensions in wanted:
-            if arguments.only and operation not in arguments.only:
-                continue
             entry = starting_entry(operation, dimensions, arguments.architecture)
             key = (entry.operation, entry.dimensions)
+            if (arguments.only and operation not in arguments.only) or (arguments.missing and key in entries):
+                continue
             if not arguments.untimed:
                 rows = set(arguments.rows) if arguments.rows else None
                 entry = tuned(

@@ -22,7 +22,7 @@ from vosti.kernels.tile import Tile
 
 TARGET = TARGETS["sm_90"]
 
-FAST = ("tiny-llama3", "tiny-gemma3", "Llama-3.1-8B")
+FAST = ("tiny-llama3", "tiny-gemma3", "llama-3.1-8b")
 """Models whose entries are looked at in every run; `-m slow` looks at all."""
 
 

@@ -25,7 +25,7 @@ SAMPLES = {
     "gate_up_stream": "tiny-llama3",
     "kv_store": "tiny-llama3",
     "linear": "tiny-llama3",
-    "linear_stream": "Llama-3.1-8B",
+    "linear_stream": "llama-3.1-8b",
     "logits": "tiny-llama3",
     "rms_norm": "tiny-gemma3",
     "rotary_store": "tiny-llama3",
