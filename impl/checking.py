@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from vosti.impl.drafting import Script, ScriptedDrafter
+from vosti.impl.drafting import Script, ScriptedDrafter, drafter_of
 from vosti.impl.errors import StalledError
 from vosti.impl.options import EngineOptions
 from vosti.impl.workload import Job
@@ -96,7 +96,7 @@ def run_together(
         for job in jobs
         if job.draft is not None
     }
-    drafter = ScriptedDrafter(scripts, backend.vocab_size) if scripts else None
+    drafter = ScriptedDrafter(scripts, backend.vocab_size, otherwise=drafter_of(options))
     return serve(Engine(backend, options, drafter=drafter, tracer=tracer, full=full), jobs, on_step)
 
 

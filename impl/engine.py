@@ -19,7 +19,7 @@ from torch import Tensor
 from vosti.impl import pool as pools
 from vosti.impl.assertions import StepAssertions
 from vosti.impl.backend import Backend, Batch, ForwardResult
-from vosti.impl.drafting import Drafter, NoDrafter
+from vosti.impl.drafting import Drafter, drafter_of
 from vosti.impl.errors import CapacityError, EngineStoppedError, InvalidOptionError, UnknownRequestError
 from vosti.impl.fingerprint import fingerprint_of
 from vosti.impl.ghost import Ghost, NoGhost, TracedGhost
@@ -87,7 +87,7 @@ class Engine:
         Args:
             backend: the model and its pool of values; the engine allocates the pool.
             options: limits and switches.
-            drafter: proposes drafts; by default there are none.
+            drafter: proposes drafts; by default the one that the options ask for.
             tracer: takes ghost events; by default none are made.
             full: whether events carry the bits of logits and KV, and not only their digests.
             observer: is shown what a tracer's events are made from, in their place: without a tracer only.
@@ -95,7 +95,7 @@ class Engine:
         """
         self.options = options or EngineOptions()
         self._backend = backend
-        self._drafter = drafter or NoDrafter()
+        self._drafter = drafter or drafter_of(self.options)
         self._limits = Limits(
             max_seqs=self.options.max_seqs,
             token_budget=self.options.token_budget,

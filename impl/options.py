@@ -50,6 +50,17 @@ class EngineOptions:
     reread: bool = False
     """Whether a tracer reads every initialised slot again after each step."""
 
+    speculative_tokens: int = 0
+    """How many tokens a draft has, at most: what followed a request's last tokens where they stood in it before
+    (`vosti.impl.drafting.PromptLookup`); 0 for no drafts.
+    """
+
+    prompt_lookup_max: int = 4
+    """How many of a request's last tokens are looked up in it, at first."""
+
+    prompt_lookup_min: int = 2
+    """How few of them, at last."""
+
     check_steps: bool = False
     """Whether the engine asserts of each of its steps that it is one of the specification, as far as can be judged
     without values (`vosti.impl.assertions`).
@@ -59,8 +70,17 @@ class EngineOptions:
         for name in ("page_size", "pages", "max_seqs", "token_budget"):
             value = getattr(self, name)
             _require(_is_integer(value) and value >= 1, name, value, "an integer of at least 1")
-        seed = self.page_seed
-        _require(_is_integer(seed) and seed >= 0, "page_seed", seed, "an integer of at least 0")
+        for name in ("page_seed", "speculative_tokens"):
+            value = getattr(self, name)
+            _require(_is_integer(value) and value >= 0, name, value, "an integer of at least 0")
+        least, most = self.prompt_lookup_min, self.prompt_lookup_max
+        _require(_is_integer(least) and least >= 1, "prompt_lookup_min", least, "an integer of at least 1")
+        _require(
+            _is_integer(most) and most >= least,
+            "prompt_lookup_max",
+            most,
+            f"an integer of at least {least}, the minimum",
+        )
         for name in ("prefix_caching", "poison", "reread", "check_steps"):
             value = getattr(self, name)
             _require(isinstance(value, bool), name, value, "True or False")

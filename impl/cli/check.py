@@ -59,6 +59,7 @@ def check_command(
     seed: int,
     mode: Mode,
     reread: bool,
+    speculative_tokens: int,
     check_steps: bool,
     require: tuple[str, ...],
     keep: Path | None,
@@ -91,9 +92,7 @@ def check_command(
         workload=workload,
         seed=seed,
         mode=mode,
-        sizes=sizes,
-        reread=reread,
-        check_steps=check_steps,
+        engine={**sizes, "reread": reread, "speculative_tokens": speculative_tokens, "check_steps": check_steps},
     )
     if (workload, seed, sizes) == (DEFAULT_WORKLOAD, 0, PRESSURE):
         requirements += tuple(Requirement(name, least) for name, least in PROMISED.items())

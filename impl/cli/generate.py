@@ -19,6 +19,13 @@ from vosti.impl.cli.running import check_model, use_one_thread
 @click.option("--min-p", type=float, default=0.0, show_default=True, help="The least weight, relative to the largest.")
 @click.option("--seed", type=int, help="Of the sampler; drawn if it is missing, and told on stderr.")
 @click.option("--ignore-eos", is_flag=True, help="Go on after an end-of-sequence token.")
+@click.option(
+    "--speculative-tokens",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Tokens of a draft that is looked up in the text.",
+)
 @model_options
 def generate_command(
     model: str,
@@ -30,6 +37,7 @@ def generate_command(
     min_p: float,
     seed: int | None,
     ignore_eos: bool,
+    speculative_tokens: int,
     backend: str,
     dummy_weights: int | None,
     unsafe_unprobed: bool,
@@ -56,7 +64,13 @@ def generate_command(
         seed=secrets.randbits(64) if drawn else seed,
         ignore_eos=ignore_eos,
     )
-    llm = LLM(folder, backend=backend, dummy_weights=dummy_weights, unsafe_unprobed=unsafe_unprobed)
+    llm = LLM(
+        folder,
+        backend=backend,
+        dummy_weights=dummy_weights,
+        unsafe_unprobed=unsafe_unprobed,
+        speculative_tokens=speculative_tokens,
+    )
     for piece in llm.stream(prompt, params):
         click.echo(piece, nl=False)
     click.echo()

@@ -81,6 +81,13 @@ _RUN = (
     ),
     click.option("--reread", is_flag=True, help="Read every initialised slot again after each step."),
     click.option(
+        "--speculative-tokens",
+        type=click.IntRange(0, LARGEST),
+        default=0,
+        show_default=True,
+        help="Tokens of a draft that is looked up in the request itself; 0 for no drafts but the workload's.",
+    ),
+    click.option(
         "--check-steps", is_flag=True, help="Let the engine check each plan, too, before it computes anything."
     ),
 )

@@ -27,6 +27,7 @@ def record_command(
     seed: int,
     mode: Mode,
     reread: bool,
+    speculative_tokens: int,
     check_steps: bool,
     json_file: Path | None,
     **sizes: int,
@@ -47,9 +48,7 @@ def record_command(
         workload=workload,
         seed=seed,
         mode=mode,
-        sizes=sizes,
-        reread=reread,
-        check_steps=check_steps,
+        engine={**sizes, "reread": reread, "speculative_tokens": speculative_tokens, "check_steps": check_steps},
     )
 
     head, run = recorded(setting, output, expected_tokens(setting))

@@ -59,11 +59,9 @@ def prepare(
     workload: str,
     seed: int,
     mode: Mode,
-    sizes: Mapping[str, int],
-    reread: bool,
-    check_steps: bool,
+    engine: Mapping[str, object],
 ) -> Setting:
-    """Load model and workload.
+    """Load model and workload. `engine` holds options of the engine by name.
 
     Raises:
         EngineError: for a model, a workload or an option that cannot be served, or a request that can never fit.
@@ -72,7 +70,7 @@ def prepare(
     from vosti.impl.options import EngineOptions
 
     plan = workloads.load(workload)
-    options = EngineOptions.from_keywords(**sizes, reread=reread, check_steps=check_steps)
+    options = EngineOptions.from_keywords(**engine)
     folder = check_model(model, dummy_weights)
     use_one_thread()
 

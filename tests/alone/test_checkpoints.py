@@ -5,7 +5,7 @@ Compared are the digests of logits and KV, tokens, log-probabilities and ends; a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from random import Random
@@ -17,12 +17,12 @@ from engine_faults.edits import applied
 from engine_faults.in_forward import FAULTS
 from vosti.impl.backends.cpu import CpuBackend
 from vosti.impl.bundled import BUNDLED, find_checkpoint
-from vosti.impl.drafting import Script
+from vosti.impl.drafting import PromptLookup, Script
 from vosti.impl.engine import Engine
 from vosti.impl.models.model import Model
 from vosti.impl.options import EngineOptions, SamplingParams
 from vosti.impl.tokenizer import Tokenizer
-from vosti.spec.state import RequestId, Token
+from vosti.spec.state import Token
 
 ALONE = EngineOptions(
     page_size=7, pages=40, max_seqs=1, token_budget=256, prefix_caching=False, poison=True, page_seed=9
@@ -116,28 +116,11 @@ def test_alone_equals_alone(checkpoint: str) -> None:
         assert alone[name].schedule(name) != run.schedule(name)
 
 
-class Lookup:
-    """Drafts from the history itself: what followed the longest of its last tokens where they stood before."""
-
-    def __init__(self, length: int) -> None:
-        """Drafts of so many tokens."""
-        self.length = length
-
-    def propose(self, request: RequestId, prompt: Sequence[Token], output: Sequence[Token]) -> tuple[Token, ...]:
-        """What followed the last five to two tokens, the last time that they were seen."""
-        tokens = (*prompt, *output)
-        for n in (5, 4, 3, 2):
-            for start in range(len(tokens) - n - 1, -1, -1):
-                if tokens[start : start + n] == tokens[-n:]:
-                    return tokens[start + n : start + n + self.length]
-        return ()
-
-
 def looked_up(backend: CpuBackend, workload: Workload, length: int) -> Run:
     """A recorded run with drafts from the history."""
     recorder = Recorder()
     options = EngineOptions(page_size=16, pages=40, token_budget=64)
-    engine = Engine(backend, options, drafter=Lookup(length), tracer=recorder)
+    engine = Engine(backend, options, drafter=PromptLookup(length, longest=5, shortest=2), tracer=recorder)
     outputs = drive(engine, workload)
     return Run(engine=engine, events=tuple(recorder.events), outputs=outputs)
 

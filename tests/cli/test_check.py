@@ -11,6 +11,8 @@ import torch
 
 import vosti.impl.cli.check as check
 from command_line import SMALL, vosti
+from engine_faults.edits import applied
+from engine_faults.in_forward import FAULTS
 from vosti.impl.backend import Batch, ForwardResult
 from vosti.impl.backends.cpu import CpuBackend
 from vosti.impl.bundled import BUNDLED
@@ -167,3 +169,28 @@ def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:
 
     assert 2 == ended.code
     assert f"vosti: {tmp_path} is not an empty folder: give one that is, or that does not exist.\n" == ended.err
+
+
+def test_drafts_and_assertions_on_request(tmp_path: Path) -> None:
+    """`--speculative-tokens` drafts for requests without a script, `--check-steps` finds nothing wrong with it, and the
+    trace says that both were asked for.
+    """
+    asked, plain = tmp_path / "asked.trace", tmp_path / "plain.trace"
+    flags = ("--speculative-tokens", "3", "--check-steps")
+    assert 0 == vosti("record", "tiny-llama3", "-o", plain, *SMALL).code
+    assert 0 == vosti("record", "tiny-llama3", "-o", asked, *SMALL, *flags).code
+    options = json.loads(asked.open().readline())["header"]["options"]
+
+    assert (3, True) == (options["speculative_tokens"], options["check_steps"])
+    assert asked.read_text().count('"propose"') > plain.read_text().count('"propose"')
+    assert 0 == vosti("audit", asked, plain).code
+
+
+def test_an_engine_that_finds_itself_wrong_is_a_violation(tmp_path: Path) -> None:
+    """With `--check-steps` a batch that is packed wrong ends the run with the predicate's name, before an audit."""
+    (seeded,) = [one for one in FAULTS if one.name == "wrong slot"]
+    with applied(seeded):
+        ended = vosti("check", "tiny-llama3", *SMALL, "--check-steps")
+
+    assert 1 == ended.code
+    assert "is no step of the specification: row_writes_its_slot does not hold of request" in ended.err

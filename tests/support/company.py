@@ -13,7 +13,7 @@ from random import Random
 
 from hashing_backend import HashingBackend
 from vosti.impl.backend import Backend
-from vosti.impl.drafting import Script, ScriptedDrafter
+from vosti.impl.drafting import Script, ScriptedDrafter, drafter_of
 from vosti.impl.engine import Engine, RequestOutput
 from vosti.impl.options import EngineOptions, SamplingParams
 from vosti.impl.planning import pages_needed
@@ -184,7 +184,8 @@ def serve(
     """A recorded run of a fresh engine, which asserts its steps."""
     backend = backend or HashingBackend()
     recorder = Recorder()
-    drafter = ScriptedDrafter({RequestId(r): s for r, s in workload.scripts.items()}, backend.vocab_size)
+    scripts = {RequestId(r): script for r, script in workload.scripts.items()}
+    drafter = ScriptedDrafter(scripts, backend.vocab_size, otherwise=drafter_of(options))
     checking = replace(options, check_steps=True)
     engine = Engine(backend, checking, drafter=drafter, tracer=recorder, key_space=key_space)
     outputs = drive(engine, workload)

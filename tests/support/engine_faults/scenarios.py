@@ -127,7 +127,7 @@ def _shared() -> Scenario:
 
 
 def _observed() -> Scenario:
-    """Prompts of which log-probabilities are asked for, all of them or from the middle on, in chunks and behind a hit."""
+    """Prompts of which log-probabilities are asked for, all or some, in chunks and behind a hit."""
     jobs = (
         _job("all", (*COMMON, 0), replace(FEW, prompt_logprobs=1)),
         _job("some", (*COMMON, 1, 2), replace(FEW, prompt_logprobs=0, prompt_logprobs_start=6), at=4),
