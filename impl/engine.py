@@ -27,7 +27,7 @@ from vosti.impl.options import EngineOptions, SamplingParams
 from vosti.impl.packing import pack
 from vosti.impl.planning import Candidate, Chunk, Limits, chunk_counts, pages_needed, plan_step
 from vosti.impl.pool_state import KEY_SPACE, empty
-from vosti.impl.sampling import Logprobs, logprobs, sample_row
+from vosti.impl.sampling import Logprobs, logprobs, sample_row, sample_rows
 from vosti.impl.settling import LiveRecord, Settled, YieldedRow, settle
 from vosti.spec.events import Tracer
 from vosti.spec.state import Domain, PageId, RequestId, Sampler, Token
@@ -323,7 +323,7 @@ class Engine:
         if batch is None or result is None:
             return {}
         outcomes: dict[RequestId, Settled] = {}
-        yielded = self._yielded_rows(batch, result)
+        yielded = self._yielded_rows(chunks, batch, result)
         for sequence, chunk in enumerate(chunks):
             rows = (batch.sequences == sequence).nonzero()[0]
             outcome = settle(
@@ -342,20 +342,54 @@ class Engine:
             outcomes[chunk.request] = outcome
         return outcomes
 
-    def _yielded_rows(self, batch: Batch, result: ForwardResult) -> Mapping[int, Mapping[int, YieldedRow]]:
+    def _yielded_rows(
+        self, chunks: Sequence[Chunk], batch: Batch, result: ForwardResult
+    ) -> Mapping[int, Mapping[int, YieldedRow]]:
         """Rows of logits, by sequence and position."""
         yielded: dict[int, dict[int, YieldedRow]] = {sequence: {} for sequence in range(len(batch.tables))}
         finite = result.logits_finite().tolist()
-        largest = [None] * len(finite) if result.largest is None else result.largest.tolist()
-        for row, logits, is_finite, best in zip(batch.logit_rows.tolist(), result.logits, finite, largest, strict=True):
+        drawn = self._drawn(chunks, batch, result, finite)
+        for i, (row, logits) in enumerate(zip(batch.logit_rows.tolist(), result.logits, strict=True)):
             yielded[int(batch.sequences[row])][int(batch.positions[row])] = YieldedRow(
                 row=row,
                 logits=self._ghost.logits_of(row),
-                finite=is_finite,
-                sample=partial(_sample, logits, best),
+                finite=finite[i],
+                sample=partial(_sample, logits, drawn.get(i)),
                 logprobs=partial(_logprobs, logits),
             )
         return yielded
+
+    def _drawn(
+        self, chunks: Sequence[Chunk], batch: Batch, result: ForwardResult, finite: Sequence[bool]
+    ) -> Mapping[int, int]:
+        """The tokens of the rows of logits that one may be drawn from, by number, as far as they are found together.
+
+        Where logits are on a GPU, that takes a few launches and one wait for all of them. A row that verifies a draft
+        has its own sampler state: which one is known before the draft is judged.
+        """
+        if result.largest is None and not result.logits.is_cuda:
+            return {}
+        found: dict[int, int] = {}
+        others: list[tuple[int, LiveRecord, SamplerState]] = []
+        for i, row in enumerate(batch.logit_rows.tolist()):
+            record = self._live[chunks[int(batch.sequences[row])].request]
+            ahead = int(batch.positions[row]) - (len(record.history) - 1)
+            if ahead < 0 or not finite[i]:
+                continue
+            if record.sampler.temperature == 0 and result.largest is not None:
+                found[i] = int(result.largest[i])
+            elif result.logits.is_cuda:
+                others.append((i, record, replace(record.sampler, index=record.sampler.index + ahead)))
+        if others:
+            numbers = [i for i, _, _ in others]
+            tokens = sample_rows(
+                result.logits if len(numbers) == len(finite) else result.logits[numbers],
+                [state for _, _, state in others],
+                [record.history for _, record, _ in others],
+                [len(record.prompt) for _, record, _ in others],
+            )
+            found.update(zip(numbers, tokens, strict=True))
+        return found
 
     def _output(self, r: RequestId, record: LiveRecord, rows: Sequence[int], ended: str | None) -> RequestOutput:
         new = record.output[len(record.output) - len(rows) :]
@@ -374,9 +408,9 @@ class Engine:
         )
 
 
-def _sample(logits: Tensor, largest: int | None, record: LiveRecord) -> Token:
-    if largest is not None and record.sampler.temperature == 0:
-        return Token(largest)
+def _sample(logits: Tensor, drawn: int | None, record: LiveRecord) -> Token:
+    if drawn is not None:
+        return Token(drawn)
     return Token(sample_row(logits, record.sampler, record.history, len(record.prompt)))
 
 

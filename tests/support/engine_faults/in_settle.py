@@ -111,7 +111,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     fault(
         "token sampled from logits that are not finite",
-        ("engine:Engine._yielded_rows", "finite=is_finite,", "finite=True,"),
+        ("engine:Engine._yielded_rows", "finite=finite[i],", "finite=True,"),
         ("engine:Engine._yielded_rows", SAMPLE, "sample=partial(_sample, logits.nan_to_num(), None),"),
         scenario="endings",
     ),
