@@ -6,7 +6,7 @@ import math
 import random
 
 import torch
-from common import DEVICE, entry, equal, integers, none_of, poisoned, randn, settle
+from common import DEVICE, entries_of, entry, equal, integers, none_of, poisoned, randn, settle
 from torch import Tensor
 
 from vosti.kernels.attention import Sequences, attention
@@ -149,10 +149,10 @@ def attention_tiles_section() -> None:
         print(f"tiles: attention d {d} window {window}: {len(tiles)} + 3 tiles, equal", flush=True)
 
 
-def table_attention_section(part: int, parts: int) -> None:
-    """For every attention entry of the table: extend, split and a plain tile have the same bits."""
-    entries = [one for one in load("sm_90").entries.values() if one.operation == "attention"]
-    for one in entries[part::parts]:
+def table_attention_section(model: str) -> None:
+    """For each of the model's attention entries: extend, split and a plain tile have the same bits."""
+    entries = entries_of(model, "attention")
+    for one in entries:
         sizes = dict(one.dimensions)
         heads, kv_heads, d, window = (sizes[name] for name in ("heads", "kv_heads", "head_dim", "window"))
         group, length = heads // kv_heads, min(window + 300, 2300) if window else 1300
@@ -172,4 +172,4 @@ def table_attention_section(part: int, parts: int) -> None:
                 (result,) = run_attention("split", paged, parts_, scale, window or None, choice.tile)
                 equal(f"{one.dimensions} split {choice} pages of {page}", result, base[length - rows :])
     settle()
-    print(f"table: {len(entries[part::parts])} attention entries, extend = split = plain tile", flush=True)
+    print(f"table: {model}: {len(entries)} attention entries, extend = split = plain tile", flush=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import torch
-from common import DEVICE, entry, equal, none_of, run_gate_up, run_linear, settle
+from common import DEVICE, entries_of, entry, equal, none_of, run_gate_up, run_linear, settle
 from torch import Tensor
 from triton.runtime.errors import OutOfResources
 
 from vosti.kernels.candidates import candidates
 from vosti.kernels.hostile import KINDS, pair
-from vosti.kernels.tables import Choice, load
+from vosti.kernels.tables import Choice
 from vosti.kernels.tuning import TIMED, differing_bits
 
 
@@ -54,17 +54,12 @@ def tiles_section(which: str) -> None:
         print(f"tiles: {operation} {sizes}: {len(choices)} tiles x {len(KINDS)} kinds of data, equal", flush=True)
 
 
-def table_matrices_section(part: int, parts: int) -> None:
-    """All tiles of every linear, gated and head entry of the table have the bits of the entry's first."""
-    every = [entry for entry in load("sm_90").entries.values() if entry.operation in TIMED]
-    # The heads' weights are the largest: two processes take them all, one after another.
-    heads = [entry for entry in every if entry.operation == "head"]
-    others = [entry for entry in every if entry.operation != "head"]
-    mine = heads[part::2] if part < 2 else others[part - 2 :: parts - 2]
+def table_matrices_section(model: str) -> None:
+    """All tiles of the model's linear, gated and head entries have the bits of the entry's first."""
+    mine = entries_of(model, *TIMED)
     for one in mine:
         for choice, kind in differing_bits(one, one.choices):
             none_of(f"{one.operation} {one.dimensions} {choice} on {kind}", torch.ones(1, device=DEVICE))
-    none_of("no entry", torch.zeros(1, device=DEVICE))
     settle()
     tiles = sum(len(one.choices) for one in mine)
-    print(f"table: {len(mine)} entries, {tiles} tiles x {len(KINDS)} kinds of data, equal", flush=True)
+    print(f"table: {model}: {len(mine)} entries, {tiles} tiles x {len(KINDS)} kinds of data, equal", flush=True)

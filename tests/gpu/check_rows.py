@@ -58,16 +58,24 @@ def row_operations(count: int) -> Iterator[tuple[str, Operation]]:
     yield "embedding", embedded(None)
     yield "scaled embedding", embedded(3840**0.5)
 
-    y, weight = randn(count, 4096, seed=1), randn(4096, seed=2)
+    y, weight, scale = randn(count, 4096, seed=1), randn(4096, seed=2), randn(1, seed=3)
 
-    def normed(width: int, unit_offset: bool, residual: bool) -> Operation:
+    def normed(width: int, unit_offset: bool, residual: bool, scaled: bool = False) -> Operation:
         (tile,) = (choice.tile for choice in entry("rms_norm", width=width, unit_offset=0).choices)
 
         def run(rows: Tensor) -> Tensor:
             data, other = x[rows, :width].contiguous(), y[rows, :width].contiguous()
             out = poisoned(len(rows), width)
-            pair = (other, data) if residual else None
-            rms_norm(data, weight[:width], out, 1e-5, tile, unit_offset=unit_offset, residual=pair)
+            rms_norm(
+                data,
+                weight[:width],
+                out,
+                1e-5,
+                tile,
+                unit_offset=unit_offset,
+                residual=(other, data) if residual else None,
+                scale=scale if scaled else None,
+            )
             return torch.cat([out, data], 1)
 
         return run
@@ -76,6 +84,7 @@ def row_operations(count: int) -> Iterator[tuple[str, Operation]]:
     yield "rms_norm 2560, unit offset", normed(2560, True, False)
     yield "rms_norm 3840, residual", normed(3840, False, True)
     yield "rms_norm 256, residual, unit offset", normed(256, True, True)
+    yield "rms_norm 3840, residual, scaled", normed(3840, False, True, scaled=True)
 
     def rotated(heads: int, kv_heads: int, d: int, norm: int, value_norm: bool, shared: bool) -> Operation:
         data = randn(count, (heads + kv_heads * (1 if shared else 2)) * d)
@@ -140,9 +149,11 @@ def row_operations(count: int) -> Iterator[tuple[str, Operation]]:
     yield "softcap", capped
 
 
-def rows_section() -> None:
-    """For each number of rows, every row has the bits that it has alone."""
+def rows_section(*beginnings: str) -> None:
+    """For each number of rows, every row has the bits that it has alone: of operations whose names begin so."""
     for name, operation in row_operations(max(ROWS)):
+        if not name.startswith(beginnings):
+            continue
         alone = torch.cat([operation(torch.tensor([i], device=DEVICE)) for i in range(max(ROWS))])
         none_of(f"{name}: outputs not written", torch.isnan(alone))
         for count in ROWS:

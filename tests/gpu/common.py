@@ -14,6 +14,8 @@ from vosti.kernels.candidates import starting_entry
 from vosti.kernels.gate_up import gate_up
 from vosti.kernels.hostile import bits
 from vosti.kernels.linear import linear
+from vosti.kernels.shapes import SHAPES, Dimensions
+from vosti.kernels.shapes import operations as shape_operations
 from vosti.kernels.tables import Choice, Entry, load
 
 DEVICE = "cuda"
@@ -66,6 +68,18 @@ def entry(operation: str, **sizes: int) -> Entry:
     """The table's entry; for sizes that no table has, the starting one."""
     key = operation, tuple(sorted(sizes.items()))
     return load("sm_90").entries.get(key) or starting_entry(operation, key[1], "sm_90")
+
+
+def entries_of(model: str, *operations: str) -> list[Entry]:
+    """The table's entries of these operations that no model before this one has."""
+    names = list(SHAPES)
+    before = {key for name in names[: names.index(model)] for key in keys_of(name)}
+    return [load("sm_90").entries[key] for key in keys_of(model) if key not in before and key[0] in operations]
+
+
+def keys_of(model: str) -> list[tuple[str, Dimensions]]:
+    """The keys of a model's entries, each once."""
+    return list(dict.fromkeys((name, tuple(sorted(sizes))) for name, sizes in shape_operations(SHAPES[model])))
 
 
 def run_linear(x: Tensor, weight: Tensor, choice: Choice, dtype: torch.dtype = torch.bfloat16) -> Tensor:

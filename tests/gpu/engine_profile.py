@@ -120,10 +120,11 @@ def main() -> int:
     backend = open_backend(name, "cuda", dummy_weights=0 if contexts else None)
     assert isinstance(backend, CudaBackend)
     good = True
-    for batch, form, what in (
-        (decode_batch(100, backend), Form.SPLIT, "decode"),
-        (prefill_batch(256, backend), Form.EXTEND, "prefill of 256"),
+    for make, size, form, what in (
+        (decode_batch, 100, Form.SPLIT, "decode"),
+        (prefill_batch, 256, Form.EXTEND, "prefill of 256"),
     ):
+        batch = make(size, backend)
         # What is met for the first time is launched, then captured, then replayed.
         for way in ("launched", "captured and replayed", "replayed"):
             good &= compare(backend, f"{what}, {way}", batch, form)

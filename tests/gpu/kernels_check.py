@@ -19,8 +19,12 @@ from check_rows import rows_section, warps_section
 from check_sampler import sampler_section
 from common import Difference
 
+from vosti.kernels.shapes import SHAPES
+
 SECTIONS: dict[str, Callable[[], None]] = {
-    "rows": rows_section,
+    "rows matrices": partial(rows_section, "linear", "head", "gate_up"),
+    "rows norms": partial(rows_section, "rms_norm", "embedding", "scaled embedding", "softcap"),
+    "rows stores": partial(rows_section, "rotary_store", "kv_store"),
     "tiles linear": partial(tiles_section, "linear"),
     "tiles gate_up": partial(tiles_section, "gate_up"),
     "tiles attention": attention_tiles_section,
@@ -37,8 +41,8 @@ SECTIONS: dict[str, Callable[[], None]] = {
     for d, windows in {32: (None, 40), 64: (None, 64), 128: (None, 700), 256: (None, 512)}.items()
     for w in windows
 }
-SECTIONS |= {f"table {part}": partial(table_matrices_section, part, 8) for part in range(8)}
-SECTIONS |= {f"table attention {part}": partial(table_attention_section, part, 3) for part in range(3)}
+SECTIONS |= {f"table {model}": partial(table_matrices_section, model) for model in SHAPES}
+SECTIONS |= {f"table attention {model}": partial(table_attention_section, model) for model in SHAPES}
 
 
 def main() -> int:

@@ -1,8 +1,13 @@
-"""How long kernels take on a GPU: `python kernels_timing.py` prints a table. Launches are replayed from CUDA graphs."""
+"""How long kernels take on a GPU: `python kernels_timing.py [PART ...]` prints a table.
+
+Launches are replayed from CUDA graphs; what the host waits for is timed by the clock on the wall.
+"""
 
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -12,19 +17,28 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from common import DEVICE, entry, integers, randn
+from check_digests import pool
+from common import DEVICE, entry, integers, keys_of, randn
 
+from vosti.impl.sampling import kept, sample_row, sample_rows
 from vosti.kernels.attention import Sequences, attention
 from vosti.kernels.attention_split import Scratch, attention_split, splits_needed
 from vosti.kernels.candidates import make_tile
+from vosti.kernels.devices import instruction_classes
+from vosti.kernels.digest import digest, fetched, matrix_layout
 from vosti.kernels.embedding import embedding
 from vosti.kernels.finite import flag_logits
 from vosti.kernels.gate_up import gate_up
 from vosti.kernels.linear import linear
 from vosti.kernels.rms_norm import rms_norm
 from vosti.kernels.rotary_store import rotary_store
+from vosti.kernels.tables import load
 from vosti.kernels.tile import Tile
 from vosti.kernels.tuning import milliseconds
+from vosti.spec.sampling import sampler_state
+
+CACHE = Path(triton.knobs.cache.dir)
+"""Where the compiler keeps binaries."""
 
 LAYER = (
     ("qkv", "linear", 6144, 4096),
@@ -163,9 +177,76 @@ def row_kernels(rows: int) -> None:
     print(f"{rows} rows, embedding: {time * 1e3:.1f} us", flush=True)
 
 
+def waited(call: Callable[[], object], repeats: int = 30) -> float:
+    """Median microseconds of a call, from an idle GPU to an idle GPU."""
+    times = []
+    for _ in range(repeats + 5):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        call()
+        torch.cuda.synchronize()
+        times.append((time.perf_counter() - begin) * 1e6)
+    return sorted(times[5:])[repeats // 2]
+
+
+def digests() -> None:
+    """Digests of Llama-3.1-8B's slots and rows of logits: the launches alone, and from call to text."""
+    memory, rows = pool(16384)
+    table = load("sm_90")
+    tiles = table.entry("digest"), table.entry("digest_merge")
+    logits = torch.randn(64, 128256, device=DEVICE).view(torch.int32)
+    for what, words, where, counts in (
+        ("slots of 128 KiB", memory, rows, (4, 64, 8192)),
+        ("rows of 128256 logits", logits, matrix_layout(128256, DEVICE), (4, 64)),
+    ):
+        for count in counts:
+            sources = torch.randperm(len(logits) if count <= len(logits) else 16384, device=DEVICE)[:count].int()
+            alone = milliseconds([partial(digest, words, where, sources, tiles)] * 5) * 1e3
+            whole = waited(lambda: fetched(digest(words, where, sources, tiles))())  # noqa: B023
+            speed = count * where.words * 4 / alone / 1e6
+            print(f"digests of {count} {what}: {alone:.1f} us, {speed:.2f} TB/s; to text {whole:.0f} us", flush=True)
+
+
+def sampling() -> None:
+    """Tokens from rows of 128256 logits, from call to token: alone, and four rows at once."""
+    logits = torch.randn(4, 128256, device=DEVICE) * 3
+    for what, options in (
+        ("greedy", {"temperature": 0.0}),
+        ("temperature 1", {}),
+        ("top-k 50", {"top_k": 50}),
+        ("top-p 0.9", {"top_p": 0.9, "temperature": 0.7}),
+        ("top-k 20, top-p 0.95", {"top_k": 20, "top_p": 0.95, "temperature": 0.6}),
+    ):
+        states = [sampler_state(**options, seed=seed) for seed in range(4)]
+        one = waited(lambda: sample_row(logits[0], states[0], [], 0))  # noqa: B023
+        four = waited(lambda: sample_rows(logits, states, [[]] * 4, [0] * 4))  # noqa: B023
+        rows = waited(lambda: [kept(row, state) for row, state in zip(logits, states, strict=True)])  # noqa: B023
+        print(
+            f"sampling, {what}: {one:.0f} us, 4 rows {four:.0f} us, 4 by whole-row operations {rows:.0f} us", flush=True
+        )
+
+
+def classes() -> None:
+    """Compiling what Llama-3.1-8B launches, and reading the classes of instructions from it, at first and again."""
+    entries = [load("sm_90").entry(name, **dict(sizes)) for name, sizes in keys_of("llama-3.1-8b")]
+    for when in ("at first", "again"):
+        begin = time.perf_counter()
+        found = instruction_classes(entries, "sm_90")
+        print(f"instruction classes, {when}: {time.perf_counter() - begin:.1f} s, {found}", flush=True)
+    cached = len(list(CACHE.iterdir()))
+    few_rows(4)
+    print(f"launches found their binaries: {len(list(CACHE.iterdir()))} cached, {cached} before", flush=True)
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the table, or the parts named on the command line."""
     print(torch.__version__, triton.__version__, torch.cuda.get_device_name(), flush=True)
+    for name in sys.argv[1:] or PARTS:
+        PARTS[name]()
+
+
+def forward() -> None:
+    """What a forward launches."""
     few_rows(4)
     few_rows(64)
     many_rows(8192)
@@ -180,6 +261,8 @@ def main() -> None:
     time = milliseconds([partial(flag_logits, logits, flags, make_tile(4, 1, BLOCK=4096))] * 20)
     print(f"4 rows, flags of 128256 logits: {time * 1e3:.1f} us", flush=True)
 
+
+PARTS = {"forward": forward, "digests": digests, "sampling": sampling, "classes": classes}
 
 if __name__ == "__main__":
     main()

@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from vosti.kernels.shapes import SHAPES
+
 CHECK = Path(__file__).with_name("kernels_check.py")
 
 NAMES = (
-    "rows",
+    "rows matrices",
+    "rows norms",
+    "rows stores",
     "tiles linear",
     "tiles gate_up",
     "tiles attention",
@@ -22,8 +26,8 @@ NAMES = (
     "errors",
     "digests",
     "sampler",
-    *(f"table {part}" for part in range(8)),
-    *(f"table attention {part}" for part in range(3)),
+    *(f"table {model}" for model in SHAPES),
+    *(f"table attention {model}" for model in SHAPES),
     *(
         f"attention {d}{window}"
         for d, w in ((32, 40), (64, 64), (128, 700), (256, 512))
