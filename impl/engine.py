@@ -20,6 +20,7 @@ from vosti.impl import pool as pools
 from vosti.impl.assertions import StepAssertions
 from vosti.impl.backend import Backend, Batch, ForwardResult
 from vosti.impl.drafting import Drafter, drafter_of
+from vosti.impl.drawing import drawn_together
 from vosti.impl.errors import CapacityError, EngineStoppedError, InvalidOptionError, UnknownRequestError
 from vosti.impl.fingerprint import fingerprint_of
 from vosti.impl.ghost import Ghost, NoGhost, TracedGhost
@@ -27,7 +28,7 @@ from vosti.impl.options import EngineOptions, SamplingParams
 from vosti.impl.packing import pack
 from vosti.impl.planning import Candidate, Chunk, Limits, chunk_counts, pages_needed, plan_step
 from vosti.impl.pool_state import KEY_SPACE, empty
-from vosti.impl.sampling import Logprobs, logprobs, sample_row, sample_rows
+from vosti.impl.sampling import Logprobs, logprobs, sample_row
 from vosti.impl.settling import LiveRecord, Settled, YieldedRow, settle
 from vosti.spec.events import Tracer
 from vosti.spec.state import Domain, PageId, RequestId, Sampler, Token
@@ -348,7 +349,11 @@ class Engine:
         """Rows of logits, by sequence and position."""
         yielded: dict[int, dict[int, YieldedRow]] = {sequence: {} for sequence in range(len(batch.tables))}
         finite = result.logits_finite().tolist()
-        drawn = self._drawn(chunks, batch, result, finite)
+        owners = [
+            (self._live[chunks[int(batch.sequences[row])].request], int(batch.positions[row]))
+            for row in batch.logit_rows
+        ]
+        drawn = drawn_together(result, finite, owners)
         for i, (row, logits) in enumerate(zip(batch.logit_rows.tolist(), result.logits, strict=True)):
             yielded[int(batch.sequences[row])][int(batch.positions[row])] = YieldedRow(
                 row=row,
@@ -358,38 +363,6 @@ class Engine:
                 logprobs=partial(_logprobs, logits),
             )
         return yielded
-
-    def _drawn(
-        self, chunks: Sequence[Chunk], batch: Batch, result: ForwardResult, finite: Sequence[bool]
-    ) -> Mapping[int, int]:
-        """The tokens of the rows of logits that one may be drawn from, by number, as far as they are found together.
-
-        Where logits are on a GPU, that takes a few launches and one wait for all of them. A row that verifies a draft
-        has its own sampler state: which one is known before the draft is judged.
-        """
-        if result.largest is None and not result.logits.is_cuda:
-            return {}
-        found: dict[int, int] = {}
-        others: list[tuple[int, LiveRecord, SamplerState]] = []
-        for i, row in enumerate(batch.logit_rows.tolist()):
-            record = self._live[chunks[int(batch.sequences[row])].request]
-            ahead = int(batch.positions[row]) - (len(record.history) - 1)
-            if ahead < 0 or not finite[i]:
-                continue
-            if record.sampler.temperature == 0 and result.largest is not None:
-                found[i] = int(result.largest[i])
-            elif result.logits.is_cuda:
-                others.append((i, record, replace(record.sampler, index=record.sampler.index + ahead)))
-        if others:
-            numbers = [i for i, _, _ in others]
-            tokens = sample_rows(
-                result.logits if len(numbers) == len(finite) else result.logits[numbers],
-                [state for _, _, state in others],
-                [record.history for _, record, _ in others],
-                [len(record.prompt) for _, record, _ in others],
-            )
-            found.update(zip(numbers, tokens, strict=True))
-        return found
 
     def _output(self, r: RequestId, record: LiveRecord, rows: Sequence[int], ended: str | None) -> RequestOutput:
         new = record.output[len(record.output) - len(rows) :]

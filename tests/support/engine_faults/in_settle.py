@@ -12,7 +12,7 @@ ON_PREEMPTION = (
     + "                self._live[action.request] = replace(record, {change})\n"
 )
 
-SAMPLE = "sample=partial(_sample, logits, best),"
+SAMPLE = "sample=partial(_sample, logits, drawn.get(i)),"
 
 FAULTS: tuple[Fault, ...] = (
     fault(
