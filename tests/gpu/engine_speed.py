@@ -61,9 +61,9 @@ def median(values: list[float]) -> float:
     return sorted(values)[len(values) // 2]
 
 
-def decode(engine: Engine, watch: Watch, context: int) -> None:
+def decode(engine: Engine, watch: Watch, context: int, **sampling: float) -> None:
     """Time steps in which every request decodes one token."""
-    params = SamplingParams(temperature=0.0, max_tokens=STEPS + WARM, ignore_eos=True)
+    params = SamplingParams(max_tokens=STEPS + WARM, ignore_eos=True, seed=1, **({"temperature": 0.0} | sampling))
     names = [engine.add_request(prompt(context + i, max(1, context)), params) for i in range(REQUESTS)]
     begin = time.perf_counter()
     seen = 0
@@ -80,7 +80,7 @@ def decode(engine: Engine, watch: Watch, context: int) -> None:
         steps.append(time.perf_counter() - start)
     elapsed = time.perf_counter() - begin
     print(
-        f"decode {len(names)} x {context}: {produced / elapsed:.0f} tok/s, step {1e3 * median(steps):.2f} ms, "
+        f"decode {len(names)} x {context} {sampling or 'greedy'}: {produced / elapsed:.0f} tok/s, step {1e3 * median(steps):.2f} ms, "
         f"forward {1e3 * median(watch.host):.2f} ms, GPU {1e3 * median(watch.gpu):.2f} ms, "
         f"first {WARM} tokens {prefill:.2f} s",
         flush=True,
@@ -117,6 +117,8 @@ def main() -> None:
         prefill(engine, watch, 8192, repeat)
     for context in contexts:
         decode(engine, watch, context)
+    decode(engine, watch, contexts[0], temperature=1.0)
+    decode(engine, watch, contexts[0], temperature=0.8, top_p=0.95)
 
 
 if __name__ == "__main__":
