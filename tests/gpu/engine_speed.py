@@ -61,9 +61,9 @@ def median(values: list[float]) -> float:
     return sorted(values)[len(values) // 2]
 
 
-def decode(engine: Engine, watch: Watch, context: int, **sampling: float) -> None:
+def decode(engine: Engine, watch: Watch, context: int, temperature: float = 0.0, top_p: float = 1.0) -> None:
     """Time steps in which every request decodes one token."""
-    params = SamplingParams(max_tokens=STEPS + WARM, ignore_eos=True, seed=1, **({"temperature": 0.0} | sampling))
+    params = SamplingParams(temperature=temperature, top_p=top_p, seed=1, max_tokens=STEPS + WARM, ignore_eos=True)
     names = [engine.add_request(prompt(context + i, max(1, context)), params) for i in range(REQUESTS)]
     begin = time.perf_counter()
     seen = 0
@@ -80,7 +80,8 @@ def decode(engine: Engine, watch: Watch, context: int, **sampling: float) -> Non
         steps.append(time.perf_counter() - start)
     elapsed = time.perf_counter() - begin
     print(
-        f"decode {len(names)} x {context} {sampling or 'greedy'}: {produced / elapsed:.0f} tok/s, step {1e3 * median(steps):.2f} ms, "
+        f"decode {len(names)} x {context}, temperature {temperature}, top-p {top_p}: "
+        f"{produced / elapsed:.0f} tok/s, step {1e3 * median(steps):.2f} ms, "
         f"forward {1e3 * median(watch.host):.2f} ms, GPU {1e3 * median(watch.gpu):.2f} ms, "
         f"first {WARM} tokens {prefill:.2f} s",
         flush=True,
