@@ -145,8 +145,6 @@ def _write_again(report: Path | None) -> int:
 
 def _write_reports(folder: Path) -> list[Summary]:
     """Write the Markdown and the page of all results in a folder."""
-    from importlib.util import find_spec
-
     from vosti.impl.determinism.report import html, markdown
     from vosti.impl.determinism.results import read
     from vosti.impl.determinism.summary import summarize
@@ -155,10 +153,10 @@ def _write_reports(folder: Path) -> list[Summary]:
     if not summaries:
         return []
     write_text(folder / REPORTS[0], markdown(summaries))
-    if find_spec("jinja2") is not None and find_spec("svg") is not None:
+    try:
         write_text(folder / REPORTS[1], html(summaries))
-    else:
-        click.echo(f"{REPORTS[1]} was not written: it needs pip install 'vosti[report]'.", err=True)
+    except ModuleNotFoundError as error:
+        click.echo(f"{REPORTS[1]} was not written, for want of {error.name}: pip install 'vosti[report]'.", err=True)
     return summaries
 
 

@@ -202,7 +202,7 @@ def _unaligned(page_size: int, ask: Ask, answer: Answer) -> str | None:
 
 def _limits(stage: Stage) -> Iterator[Case]:
     """Every token budget with every number of requests at once."""
-    asks = tuple(Ask(f"limited-{i}", stage.prompt(stage.page + 5 * i + 1, 16_000 + i), 4) for i in range(4))
+    asks = tuple(Ask(f"limited-{i}", stage.prompt(stage.page + 5 * i + 1, 16_000 + i), 3 + i) for i in range(4))
     for budget in stage.some((1, 3, stage.page, 2 * stage.page + 1, 8 * stage.page), (3,)):
         for most in stage.some((2, 3, 4, 8), (3,)):
             settings = replace(stage.settings(token_budget=budget), max_seqs=most)
