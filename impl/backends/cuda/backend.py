@@ -40,13 +40,14 @@ def layout(plan: Plan) -> Sequence[Parameter]:
 class CudaBackend:
     """A model and one pool of pages; see `vosti.impl.backend.Backend`. Not safe for several threads at once."""
 
-    def __init__(self, model: Model, table: Table, device: str | torch.device = "cuda") -> None:
+    def __init__(self, model: Model, table: Table, device: str | torch.device = "cuda", *, graphs: bool = True) -> None:
         """A backend without a pool.
 
         Args:
             model: loaded with `layout`, for the device; its parameters' dtype is that of keys and values.
             table: which tiles may run.
             device: "cuda"; or "cpu", where kernels run in Triton's interpreter, on float32.
+            graphs: whether forwards of small batches are captured, and replayed.
 
         Raises:
             UnsupportedModelError: if some launch of the model's plan is computed by no kernel.
@@ -55,6 +56,7 @@ class CudaBackend:
         self.model = model
         self.table = table
         self._device = torch.device(device)
+        self._graphs = graphs
         self._memory = Memory(self._device)
         self._plans = {form: lower(model.plan, form, logit_block=self._logit_block()) for form in Form}
         self._parameters: Mapping[str, Tensor] = {
@@ -221,6 +223,7 @@ class CudaBackend:
             page_size=self._limits.page_size,
             table_width=self._limits.table_width,
             caches=self._caches,
+            graphs=self._graphs,
         )
 
     @property

@@ -41,6 +41,9 @@ class Model:
     caches: Mapping[str, Tensor]
     """Keys and values of each layer by name, [slots, kv heads, d]."""
 
+    graphs: bool
+    """Whether small shapes are captured."""
+
 
 class Forward:
     """The launches of a plan for one shape of batch."""
@@ -50,6 +53,7 @@ class Forward:
         self.shape = shape
         self.places: Mapping[str, Place] = layout(shape, model.table_width)
         self._graph: torch.cuda.CUDAGraph | None = None
+        self._capturing = model.graphs and shape.rows <= LARGEST_GRAPH
         self._runs = 0
         integers = max(place.end for place in self.places.values())
         self._flags = flag_places(plan, shape)
@@ -92,7 +96,7 @@ class Forward:
         self._metadata.copy_(self._staged, non_blocking=True)
         self._raised.zero_()
         self._runs += 1
-        if self._graph is None and self._runs > 1 and self._metadata.is_cuda and self.shape.rows <= LARGEST_GRAPH:
+        if self._graph is None and self._runs > 1 and self._metadata.is_cuda and self._capturing:
             self._graph = _captured(self._calls)
         if self._graph is not None:
             self._graph.replay()
