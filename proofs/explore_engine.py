@@ -245,7 +245,7 @@ def _yielded(s: State, r: RequestId, position: int) -> YieldedRow:
 
 
 def _sampling(logits: Logits) -> Callable[[LiveRecord], Token]:
-    return lambda record: sampled_token(logits, Sampler(record.sampler), record.history, len(record.prompt))
+    return lambda record: sampled_token(logits, Sampler(record.sampler), tuple(record.history), len(record.prompt))
 
 
 def _no_logprobs(token: Token, number: int) -> NoReturn:

@@ -28,6 +28,7 @@ from vosti.refinement.entries import header
 from vosti.refinement.writer import TraceWriter
 from vosti.spec import step
 from vosti.spec.determinism import Record
+from vosti.spec.digests import sha256
 from vosti.spec.events import (
     Event,
     ForwardEvent,
@@ -39,7 +40,6 @@ from vosti.spec.events import (
     SettleEvent,
     SlotBits,
     Snapshot,
-    digest,
 )
 from vosti.spec.reference import finite_kv, finite_logits, kernel_logits
 from vosti.spec.state import Logits, RequestId, State, cached_value, cached_values, sequence
@@ -230,7 +230,7 @@ class _StepEvents:
 
 
 def _digest(value: object) -> str:
-    return digest(repr(value).encode())
+    return sha256(repr(value).encode())
 
 
 def _with_digests(action: Action) -> Action:

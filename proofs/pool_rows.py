@@ -10,8 +10,8 @@ chunk's rows together (`layout_ok`):
 conjunct by conjunct, each for an arbitrary row i: it has its request's next token and position, writes the slot that
 the page table names, in a page that is private, reads its own prefix and nothing else, and is alone in writing its
 slot. `forward_ok` is the function that checkers of runs evaluate on the recorded rows, and that an engine which checks
-its steps asserts of the rows that it is about to compute; that it is defined, whatever the rows, is `vosti.proofs.definedness`. How many pages a row reads
-is the lemma `ceiling` again.
+its steps asserts of the rows that it is about to compute; that it is defined, whatever the rows, is
+`vosti.proofs.definedness`. How many pages a row reads is the lemma `ceiling` again.
 """
 
 from __future__ import annotations

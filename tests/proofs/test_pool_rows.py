@@ -90,10 +90,11 @@ def packed() -> tuple[Packed, ...]:
             pool: Pool,
             histories: Mapping[RequestId, tuple[Token, ...]],
             row_tile: int,
+            asked: Mapping[RequestId, int],
             calls: list[Call] = calls,
         ) -> Batch:
-            batch = pack(chunks, pool, histories, row_tile)
-            calls.append((tuple(chunks), pool, dict(histories), batch))
+            batch = pack(chunks, pool, histories, row_tile, asked)
+            calls.append((tuple(chunks), pool, {r: tuple(history) for r, history in histories.items()}, batch))
             return batch
 
         random = Random(seed)
