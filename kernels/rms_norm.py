@@ -61,7 +61,8 @@ def rms_norm_kernel(
     if RESIDUAL:
         total = total + tl.load(y + source * WIDTH + column, mask=live, other=0.0).to(tl.float32)
         if SCALED:
-            total = total * tl.load(scale).to(tl.float32)
+            # Lanes beyond the width stay +0, also where the scale is not finite.
+            total = tl.where(live, total * tl.load(scale).to(tl.float32), 0.0)
         tl.store(total_out + row * WIDTH + column, total.to(total_out.dtype.element_ty), mask=live)
     factor = tl.load(weight + column, mask=live, other=0.0).to(tl.float32)
     if UNIT_OFFSET:

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeAlias
 
-from vosti.kernels.verifier.evaluate import as_term
 from vosti.kernels.verifier.integers import Cond, Int, condition, integer, neg
 from vosti.kernels.verifier.ir import Op, float_bits
 from vosti.kernels.verifier.queries import Prover
+from vosti.kernels.verifier.tensors import as_term
 from vosti.kernels.verifier.terms import (
     Apply,
     Chain,

@@ -8,119 +8,58 @@ operation leaves its type; each operation that could is noted (`Machine.steps`),
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from vosti.kernels.verifier.errors import RefusedError
+from vosti.kernels.verifier.errors import RefusedError, located
 from vosti.kernels.verifier.integers import (
     TRUE,
     Cond,
     Int,
     choose,
     conj,
-    disj,
-    element,
     equal,
     integer,
-    least,
-    most,
     neg,
     substituted,
     the_symbol,
 )
 from vosti.kernels.verifier.ir import INTEGER_WIDTHS, Block, Kernel, Op, Type, Value
+from vosti.kernels.verifier.meanings import (
+    DIVISIONS,
+    EXACT_CASTS,
+    INTEGERS,
+    MOVES,
+    BlockOf,
+    advanced,
+    always,
+    constantly,
+    dot,
+    integer_test,
+    joined,
+    loaded,
+    logic,
+    moved,
+    selected,
+)
 from vosti.kernels.verifier.queries import Prover
+from vosti.kernels.verifier.tensors import Described, Lane, Pointer, Tensor, as_term
 from vosti.kernels.verifier.terms import (
     Apply,
     Argument,
-    Chain,
     Constant,
     Index,
     Joined,
-    Load,
     Reduce,
     Result,
-    Select,
     State,
     Term,
     Test,
     Truth,
-    Whole,
 )
 
-
-@dataclass(frozen=True)
-class Pointer:
-    """An element of a buffer, in or out of bounds."""
-
-    buffer: str
-    offset: Int
-
-
-@dataclass(frozen=True)
-class Described:
-    """A contiguous array behind a tensor descriptor."""
-
-    buffer: str
-    shape: tuple[Int, ...]
-
-
-Lane: TypeAlias = Int | Cond | Test | Joined | Term | Pointer | Described
-
-
-class Tensor:
-    """A value of the kernel. Its lanes are made when they are asked for, once."""
-
-    def __init__(self, type_: Type, lane: Callable[[Index], Lane]) -> None:
-        self.type = type_
-        self._lane = lane
-        self._known: dict[Index, Lane] = {}
-
-    def __getitem__(self, place: Index) -> Lane:
-        if place not in self._known:
-            self._known[place] = self._lane(place)
-        return self._known[place]
-
-    def place(self, term: Term) -> Index | None:
-        """A place at which this very term was met."""
-        return next((place for place, lane in self._known.items() if lane is term), None)
-
-    def int(self, place: Index) -> Int:
-        """A lane that is an exact integer. Raises `RefusedError` if it depends on floating-point numbers."""
-        value = self[place]
-        if not isinstance(value, Int):
-            raise RefusedError("an address, a bound or a divisor depends on a floating-point number")
-        return value
-
-    def cond(self, place: Index) -> Cond:
-        """A lane that is an exact condition. Raises `RefusedError` if it depends on floating-point numbers."""
-        value = self[place]
-        if not isinstance(value, Cond):
-            raise RefusedError("a mask or a branch depends on a floating-point number")
-        return value
-
-    def term(self, place: Index) -> Term:
-        """A lane as a term."""
-        return as_term(self[place], self.type.element)
-
-    def pointer(self, place: Index) -> Pointer:
-        """A lane that is a pointer."""
-        value = self[place]
-        assert isinstance(value, Pointer)
-        return value
-
-
-def as_term(value: Lane, element: str) -> Term:
-    """A lane as a term."""
-    if isinstance(value, Term):
-        return value
-    if isinstance(value, Int):
-        return Whole(value, element=element)
-    assert isinstance(value, Cond | Test | Joined)
-    return Truth(value, element=element)
-
+_ZERO = integer(0)
 
 Environment: TypeAlias = dict[int, Tensor]
 """By the number of the value."""
@@ -141,6 +80,9 @@ class Access:
     iterations: Iterations
     value: Tensor | None = None
     """What is stored."""
+
+    index: Callable[[Index], Index] | None = None
+    """The index in the buffer, if a descriptor tells."""
 
 
 @dataclass(frozen=True)
@@ -240,31 +182,6 @@ class Loop:
         return number, index, index < self.high
 
 
-_INTEGERS: Mapping[str, Callable[[Int, Int], Int]] = {
-    "arith.addi": lambda x, y: x + y,
-    "arith.subi": lambda x, y: x - y,
-    "arith.muli": lambda x, y: x * y,
-    "arith.minsi": least,
-    "arith.maxsi": most,
-    "arith.divsi": lambda x, y: x // y,
-    "arith.divui": lambda x, y: x // y,
-    "arith.remsi": lambda x, y: x % y,
-    "arith.remui": lambda x, y: x % y,
-}
-_DIVISIONS = frozenset({"arith.divsi", "arith.divui", "arith.remsi", "arith.remui"})
-_PREDICATES: Mapping[str, Callable[[Int, Int], Cond]] = {
-    "eq": equal,
-    "ne": lambda x, y: neg(equal(x, y)),
-    "slt": lambda x, y: x < y,
-    "sle": lambda x, y: x <= y,
-    "sgt": lambda x, y: x > y,
-    "sge": lambda x, y: x >= y,
-}
-_MOVES = frozenset({"tt.splat", "tt.unsplat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans"})
-_EXACT_CASTS = frozenset({"arith.extsi", "arith.extui", "arith.trunci"})
-_ZERO = integer(0)
-
-
 @dataclass
 class Machine:
     """The evaluation of one kernel."""
@@ -273,6 +190,9 @@ class Machine:
     prover: Prover
     programs: Mapping[str, Int]
     """The program's numbers: x, y, z."""
+
+    extents: Mapping[str, Int]
+    """The lengths of the grid's axes."""
 
     integers: Mapping[str, Int]
     """Parameters that are integers, by their names in the source."""
@@ -350,18 +270,20 @@ class Machine:
             return (lambda _: equal(exact, 1)) if type_.is_boolean else (lambda _: exact)
         if name == "tt.get_program_id":
             return lambda _: self.programs[op.word("axis")]
+        if name == "tt.get_num_programs":
+            return lambda _: self.extents[op.word("axis")]
         if name == "tt.make_range":
             return lambda place: place[0] + op.integer("start")
-        if name in _MOVES:
-            return _moved(op, operands[0])
+        if name in MOVES:
+            return moved(op, operands[0])
         if name == "tt.join":
             pair = operands
-            return lambda place: _join(pair, place)
+            return lambda place: joined(pair, place)
         if name == "tt.addptr":
             base, offset = operands
-            return lambda place: _advanced(base.pointer(place), offset.int(place))
+            return lambda place: advanced(base.pointer(place), offset.int(place))
         if name == "tt.dot":
-            return _dot(op, *operands)
+            return dot(op, *operands)
         if name == "tt.reduce":
             return self._reduce(op, operands[0])
         return lambda place: self._elementwise(op, operands, place)
@@ -370,17 +292,17 @@ class Machine:
         name, type_ = op.name, op.result.type
         lanes = tuple(operand[place if operand.type.shape else ()] for operand in operands)
         if name == "arith.select":
-            return _selected(op, lanes, type_)
+            return selected(op, lanes, type_)
         if name == "arith.cmpf":
             left, right = (as_term(lane, operands[0].type.element) for lane in lanes)
             return Test(op.word("predicate"), left, right, op)
         if name == "arith.cmpi":
-            return _integer_test(op, lanes, operands[0].type.element)
+            return integer_test(op, lanes, operands[0].type.element)
         if type_.is_boolean:
-            return _logic(op, lanes)
-        if all(isinstance(lane, Int) for lane in lanes) and name in _INTEGERS:
+            return logic(op, lanes)
+        if all(isinstance(lane, Int) for lane in lanes) and name in INTEGERS:
             return self._integer(op, lanes)
-        if name in _EXACT_CASTS and isinstance(lanes[0], Int):
+        if name in EXACT_CASTS and isinstance(lanes[0], Int):
             return lanes[0]
         if name == "arith.extui" and isinstance(lanes[0], Cond):
             return choose(lanes[0], 1, 0)
@@ -396,10 +318,7 @@ class Machine:
         x, y = lanes
         assert isinstance(x, Int)
         assert isinstance(y, Int)
-        if op.name in _DIVISIONS and y.constant is None:
-            # A divisor of few values: one case for each.
-            return _cases(_INTEGERS[op.name], x, y)
-        return _INTEGERS[op.name](x, y)
+        return INTEGERS[op.name](x, y)
 
     def _reduce(self, op: Op, operand: Tensor) -> Callable[[Index], Lane]:
         (block,), axis = op.regions, op.integer("axis")
@@ -439,7 +358,7 @@ class Machine:
         def take(holds: Callable[[Index], Cond]) -> None:
             self.steps.append(Step(op, type_.shape, holds, path))
 
-        if op.name in _INTEGERS or op.name == "arith.trunci":
+        if op.name in INTEGERS or op.name == "arith.trunci":
             half = 1 << (INTEGER_WIDTHS[type_.element] - 1)
 
             def fits(place: Index) -> Cond:
@@ -447,7 +366,7 @@ class Machine:
                 return conj(value >= -half, value < half) if isinstance(value, Int) else TRUE
 
             take(fits)
-        if op.name in _DIVISIONS:
+        if op.name in DIVISIONS:
             take(lambda place: conj(operands[0].int(place) >= 0, operands[1].int(place) > 0))
         if op.name == "arith.extui" and not operands[0].type.is_boolean:
             take(lambda place: operands[0].int(place) >= 0)
@@ -467,13 +386,13 @@ class Machine:
         if op.name.startswith("tt.descriptor"):
             described = operands[0][()]
             assert isinstance(described, Described)
-            block = _Block(described, operands[1:-1] if stores else operands[1:])
+            block = BlockOf(described, operands[1:-1] if stores else operands[1:])
             value, shape = (operands[-1] if stores else None), op.operands[0].type.shape
-            access = Access(op, shape, block.pointer, block.mask, path, self._iterations, value)
+            access = Access(op, shape, block.pointer, block.mask, path, self._iterations, value, block.index)
         else:
             masks = operands[2:] if stores else operands[1:2]
             value, shape = (operands[1] if stores else None), operands[0].type.shape
-            mask = masks[0].cond if masks else _always
+            mask = masks[0].cond if masks else always
             access = Access(op, shape, operands[0].pointer, mask, path, self._iterations, value)
         if note:
             self.accesses.append(access)
@@ -482,11 +401,11 @@ class Machine:
         type_ = op.result.type
         if op.name.startswith("tt.descriptor"):
             zero = Constant(0, element=type_.element, op=op)
-            other: Callable[[Index], Lane] = _constantly(zero)
+            other: Callable[[Index], Lane] = constantly(zero)
         else:
             other = operands[2].__getitem__ if len(operands) > 2 else self._undefined(op)
         environment[op.result.number] = Tensor(
-            type_, lambda place: _loaded(op, access.pointer(place), access.mask(place), other, place)
+            type_, lambda place: loaded(op, access.pointer(place), access.mask(place), other, place)
         )
 
     def _undefined(self, op: Op) -> Callable[[Index], Lane]:
@@ -501,8 +420,7 @@ class Machine:
     def _for(self, op: Op, environment: Environment, path: tuple[Cond, ...], note: bool) -> None:
         loop = Loop(self, op, environment, path)
         for cell, value in enumerate(op.results):
-            if value.type.is_float:
-                environment[value.number] = Tensor(value.type, _result(loop, cell, value.type.element))
+            environment[value.number] = Tensor(value.type, _result(loop, cell, value.type))
         if note:
             number, index, takes_place = loop.iteration()
             variable = op.regions[0].arguments[0].type
@@ -523,178 +441,14 @@ class Machine:
         for value, yes, no in zip(op.results, *sides, strict=True):
             environment[value.number] = Tensor(
                 value.type,
-                lambda p, y=yes, n=no, t=value.type: _selected(op, (test, y[p], n[p]), t),  # type: ignore[misc]
+                lambda p, y=yes, n=no, t=value.type: selected(op, (test, y[p], n[p]), t),  # type: ignore[misc]
             )
 
 
-def located(error: RefusedError, op: Op) -> RefusedError:
-    """The error with the operation's name and line, if it names none yet."""
-    text = str(error)
-    return error if " at line " in text else RefusedError(f"{text} ({op.name} at line {place_of(op)})")
-
-
-def place_of(op: Op) -> str:
-    """Where an operation stands, for messages."""
-    return str(op.location) if op.location else f"{op.line} of the typed IR"
-
-
-# ---------------------------------------------------------------- meanings of single operations
-
-
-@dataclass(frozen=True)
-class _Block:
-    """A block of an array behind a descriptor."""
-
-    described: Described
-    indices: tuple[Tensor, ...]
-
-    def _index(self, place: Index) -> Index:
-        return tuple(index.int(()) + lane for index, lane in zip(self.indices, place, strict=True))
-
-    def pointer(self, place: Index) -> Pointer:
-        """Where a lane is."""
-        return Pointer(self.described.buffer, flat(self._index(place), self.described.shape))
-
-    def mask(self, place: Index) -> Cond:
-        """Whether a lane is within the array."""
-        pairs = zip(self._index(place), self.described.shape, strict=True)
-        return conj(*(conj(i >= 0, i < n) for i, n in pairs))
-
-
-def _result(loop: Loop, cell: int, element: str) -> Callable[[Index], Lane]:
-    return lambda place: Result(loop, cell, place, element=element, op=loop.op)
-
-
-def _always(_: Index) -> Cond:
-    return TRUE
-
-
-def _constantly(lane: Lane) -> Callable[[Index], Lane]:
-    return lambda _: lane
-
-
-def _moved(op: Op, operand: Tensor) -> Callable[[Index], Lane]:
-    source, target = operand.type.shape, op.result.type.shape
-    if op.name == "tt.splat":
-        return lambda _: operand[()]
-    if op.name == "tt.unsplat":
-        return lambda _: operand[(_ZERO,) * len(source)]
-    if op.name == "tt.broadcast":
-        return lambda place: operand[tuple(_ZERO if n == 1 else i for i, n in zip(place, source, strict=True))]
-    if op.name == "tt.expand_dims":
-        axis = op.integer("axis")
-        return lambda place: operand[place[:axis] + place[axis + 1 :]]
-    if op.name == "tt.trans":
-        order = op.integers("order")
-        return lambda place: operand[tuple(place[order.index(axis)] for axis in range(len(order)))]
-    return lambda place: operand[_unravelled(flat(place, tuple(map(integer, target))), source)]
-
-
-def flat(place: Index, shape: tuple[Int, ...]) -> Int:
-    """The number of an element in an array whose last axis runs fastest."""
-    total = _ZERO
-    for index, length in zip(place, shape, strict=True):
-        total = total * length + index
-    return total
-
-
-def _unravelled(flat: Int, shape: tuple[int, ...]) -> Index:
-    place = []
-    for axis in range(len(shape)):
-        inner = math.prod(shape[axis + 1 :])
-        place.append((flat // inner) % shape[axis])
-    return tuple(place)
-
-
-def _join(pair: tuple[Tensor, ...], place: Index) -> Lane:
-    last = place[-1].constant
-    if last is None:
-        raise RefusedError("a lane of a join is not known to be one of the two")
-    return pair[last][place[:-1]]
-
-
-def _advanced(pointer: Pointer, offset: Int) -> Pointer:
-    return Pointer(pointer.buffer, pointer.offset + offset)
-
-
-def _dot(op: Op, left: Tensor, right: Tensor, start: Tensor) -> Callable[[Index], Lane]:
-    length = integer(left.type.shape[1])
-    elements = left.type.element, right.type.element, start.type.element
-
+def _result(loop: Loop, cell: int, type_: Type) -> Callable[[Index], Lane]:
     def lane(place: Index) -> Lane:
-        i, j = place
-        return Chain(
-            length,
-            lambda k: left.term((i, k)),
-            lambda k: right.term((k, j)),
-            start.term(place),
-            elements,
-            element=start.type.element,
-            op=op,
-        )
+        if not type_.is_float:
+            raise RefusedError("what a loop leaves of an integer, a condition or a pointer is not understood")
+        return Result(loop, cell, place, element=type_.element, op=loop.op)
 
     return lane
-
-
-def _cases(function: Callable[[Int, Int], Int], x: Int, y: Int) -> Int:
-    """The function with each value that the divisor can have, if those are few."""
-    atoms = [atom for atom in y.atoms() if atom.kind == "ite"]
-    top = max(
-        (int(p.constant) for a in atoms for p in a.parts if isinstance(p, Int) and p.constant is not None), default=0
-    )
-    if not 1 <= top <= 16 or y.terms != ((tuple(atoms), 1),):
-        raise RefusedError("a divisor is neither a positive constant nor the smaller of something and a small constant")
-    result = function(x, integer(top))
-    for value in range(top - 1, 0, -1):
-        result = choose(equal(y, value), function(x, integer(value)), result)
-    return result
-
-
-def _selected(op: Op, lanes: tuple[Lane, ...], type_: Type) -> Lane:
-    test, yes, no = lanes
-    assert isinstance(test, Cond | Test | Joined)
-    if isinstance(test, Cond) and test.value is not None:
-        return yes if test.value else no
-    if isinstance(yes, Pointer | Described) or isinstance(no, Pointer | Described):
-        raise RefusedError("a choice between pointers is not understood")
-    if isinstance(test, Cond) and isinstance(yes, Int) and isinstance(no, Int):
-        return choose(test, yes, no)
-    if type_.is_boolean:
-        if all(isinstance(lane, Cond) for lane in lanes):
-            return disj(conj(test, yes), conj(neg(test), no))  # type: ignore[arg-type]
-        raise RefusedError("a choice between conditions depends on a floating-point number")
-    return Select(test, as_term(yes, type_.element), as_term(no, type_.element), element=type_.element, op=op)
-
-
-def _integer_test(op: Op, lanes: tuple[Lane, ...], element: str) -> Lane:
-    x, y = lanes
-    predicate = op.word("predicate")
-    if isinstance(x, Int) and isinstance(y, Int):
-        if predicate not in _PREDICATES:
-            raise RefusedError(f"an unsigned comparison ({predicate}) is not understood")
-        return _PREDICATES[predicate](x, y)
-    return Test(predicate, as_term(x, element), as_term(y, element), op)
-
-
-def _logic(op: Op, lanes: tuple[Lane, ...]) -> Lane:
-    """And, or, exclusive or of conditions."""
-    name = {"arith.andi": "and", "arith.ori": "or", "arith.xori": "xor"}.get(op.name)
-    if name is None or not all(isinstance(lane, Cond | Test | Joined) for lane in lanes):
-        raise RefusedError("a condition is made in a way that is not understood")
-    x, y = lanes
-    if isinstance(x, Cond) and isinstance(y, Cond):
-        return {"and": conj(x, y), "or": disj(x, y), "xor": disj(conj(x, neg(y)), conj(neg(x), y))}[name]
-    if name == "xor":
-        raise RefusedError("an exclusive or depends on a floating-point number")
-    return Joined(name, (x, y))  # type: ignore[arg-type]
-
-
-def _loaded(op: Op, pointer: Pointer, mask: Cond, other: Callable[[Index], Lane], place: Index) -> Lane:
-    type_ = op.result.type
-    value: Lane
-    if type_.is_integer:
-        half = 1 << (INTEGER_WIDTHS[type_.element] - 1)
-        value = element(pointer.buffer, pointer.offset, -half, half - 1)
-    else:
-        value = Load(pointer.buffer, pointer.offset, element=type_.element, op=op)
-    return _selected(op, (mask, value, TRUE if mask is TRUE else other(place)), type_)

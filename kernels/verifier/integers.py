@@ -163,6 +163,17 @@ def _atom(kind: str, parts: tuple[object, ...], low: int | None, high: int | Non
 
 
 def _made(terms: Mapping[Monomial, int]) -> Int:
+    for monomial, coefficient in terms.items():
+        if len(monomial) == 1 and monomial[0].kind == "mod" and coefficient:
+            # d · ⌊a / d⌋ + a mod d = a, for d > 0.
+            dividend, divisor = monomial[0].parts
+            assert isinstance(dividend, Int)
+            assert isinstance(divisor, Int)
+            quotient = _ATOMS.get(("div", dividend, divisor))
+            d = divisor.constant or 0
+            if d > 0 and quotient is not None and terms.get((quotient,)) == d * coefficient:
+                rest = {m: c for m, c in terms.items() if m not in (monomial, (quotient,))}
+                return _sum((_made(rest), dividend * coefficient))
     key = tuple(sorted((item for item in terms.items() if item[1]), key=_order))
     value = _INTS.get(key)
     if value is None:
@@ -207,6 +218,11 @@ def symbol(name: str, low: int | None = None, high: int | None = None) -> Int:
 def element(buffer: str, index: Int, low: int, high: int) -> Int:
     """An element of an integer buffer, with the range of its type."""
     return _atom("element", (buffer, index), low, high)
+
+
+def alone(atom: Atom) -> Int:
+    """An atom as a polynomial."""
+    return _made({(atom,): 1})
 
 
 def condition(name: str) -> Cond:
@@ -420,6 +436,17 @@ def _rewritten_atom(
             found = _divided(*parts)[0 if atom.kind == "div" else 1]  # type: ignore[arg-type]
     memo[atom] = found
     return found
+
+
+def fixed(part: Cond, atom: Atom, value: int) -> Cond:
+    """A condition where an atom has a value, also where it comes to stand when others are resolved."""
+    known = integer(value)
+    while True:
+        result = rewritten(part, lambda one: known if one is atom else None, lambda _: None, {})
+        assert isinstance(result, Cond)
+        if result is part:
+            return result
+        part = result
 
 
 def substituted(part: Int | Cond, values: Mapping[Atom, Int]) -> Int | Cond:

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from vosti.kernels.verifier import rules
-from vosti.kernels.verifier.errors import RefusedError
+from vosti.kernels.verifier.errors import RefusedError, located
 from vosti.kernels.verifier.integers import Int, disj, equal, least, most
 from vosti.kernels.verifier.queries import Context, Prover
 from vosti.kernels.verifier.terms import Fold, Index, Result, State
@@ -91,8 +91,6 @@ class Alignment:
             raise self._error(part, str(error)) from None
 
     def _error(self, part: Fold, text: str) -> RefusedError:
-        from vosti.kernels.verifier.evaluate import located
-
         return located(RefusedError(text), part.op) if part.op else RefusedError(text)
 
     def _iteration(self, number: int) -> tuple[Int, Context]:

@@ -12,8 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from vosti.kernels.verifier import rules
-from vosti.kernels.verifier.errors import RefusedError
-from vosti.kernels.verifier.evaluate import place_of
+from vosti.kernels.verifier.errors import RefusedError, place_of
 from vosti.kernels.verifier.integers import Cond, Int, equal, integer, neg
 from vosti.kernels.verifier.loops import Alignment, entered, same_cell
 from vosti.kernels.verifier.queries import Context, Prover
@@ -103,7 +102,7 @@ class Matcher:
                 if found is not None:
                     self.use(rules.CONSTANTS)
                     return found
-            if term.name == "mulf" and constants and constants[-1].bits == rules.ONE:
+            if term.name == "mulf" and term.element == "f32" and constants and constants[-1].bits == rules.ONE:
                 self.use(rules.CONSTANTS)
                 return next(one for one in arguments if one is not constants[-1])
         return term
@@ -289,7 +288,7 @@ class Matcher:
     # ------------------------------------------------------------ chains
 
     def _chain(self, k: Chain, c: Chain, context: Context) -> None:
-        if k.elements != c.elements:
+        if k.elements != c.elements or k.elements[0] not in rules.CHAINED:
             raise MismatchError(f"A product of {k.elements} where the row program has one of {c.elements}.", k, c)
         self.use(rules.CHAIN)
         self._length(k, k.length, c, context)
@@ -309,7 +308,7 @@ class Matcher:
         times = self.prover.fresh(fold.name, 0)
         inside = context.given(fold.low + fold.step * times < fold.high)
         body = self.head(fold.after(k.cell, k.place, fold.low + fold.step * times), inside)
-        if not isinstance(body, Chain) or body.elements != c.elements:
+        if not isinstance(body, Chain) or body.elements != c.elements or body.elements[0] not in rules.CHAINED:
             raise MismatchError("The loop's iterations are not products like the row program's chain.", body, c)
         length = body.length.constant
         if length is None or length % rules.GROUP:

@@ -20,12 +20,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from vosti.kernels.contract import ALIGNMENT, Buffer, Contract, Descriptor, Output
 from vosti.kernels.contract import Access as Use
-from vosti.kernels.contract import Buffer, Contract, Descriptor, Output
 from vosti.kernels.verifier import ir, rules
 from vosti.kernels.verifier.canonical import Terms, rounded
-from vosti.kernels.verifier.errors import RefusedError
-from vosti.kernels.verifier.evaluate import Access, Machine, as_term, located
+from vosti.kernels.verifier.errors import RefusedError, located
+from vosti.kernels.verifier.evaluate import Access, Machine
 from vosti.kernels.verifier.expressions import condition, evaluated, number
 from vosti.kernels.verifier.integers import (
     TRUE,
@@ -41,7 +41,8 @@ from vosti.kernels.verifier.integers import (
 )
 from vosti.kernels.verifier.match import Handed, Matcher
 from vosti.kernels.verifier.queries import LIMIT, Context, Tally
-from vosti.kernels.verifier.subject import Subject, coordinates, inside
+from vosti.kernels.verifier.subject import Subject, inside
+from vosti.kernels.verifier.tensors import as_term
 from vosti.kernels.verifier.terms import Load, Said, Term
 from vosti.kernels.verifier.vocabulary import Vocabulary
 from vosti.refinement.smt.solve import Answer
@@ -128,7 +129,12 @@ class _Proving:
         self.base = Context(self.prover).given(*self.subject.premises)
         self.proof = Proof(contract.kernel, dict(constants), kernel.digest, tally=self.prover.tally)
         self.machine = Machine(
-            kernel, self.prover, self.subject.programs, self.subject.integers, self.subject.described
+            kernel,
+            self.prover,
+            self.subject.programs,
+            dict(zip("xyz", self.subject.extents, strict=True)),
+            self.subject.integers,
+            self.subject.described,
         )
         half = next((b.element for b in self.subject.buffers.values() if b.element in ("bf16", "f16")), "bf16")
         self.words = Vocabulary(Terms(self.prover, half))
@@ -171,6 +177,14 @@ class _Proving:
             raise (located(error, op) if op else error) from None
         self.proof.obligations[kind] += 1
 
+    def _all_shown(self, kind: str, context: Context, goals: Sequence[tuple[Cond, str]], op: ir.Op) -> None:
+        """All at once, or one by one to name the first that is not so."""
+        if context.holds(conj(*(goal for goal, _ in goals))):
+            self.proof.obligations[kind] += len(goals)
+            return
+        for goal, claim in goals:
+            self._shown(kind, context, goal, claim, op)
+
     def _satisfiable(self, context: Context, claim: str, op: ir.Op | None = None) -> None:
         answer, found = self.prover.refuted(context.assumed, LIMIT)
         if answer is not Answer.NOT_PROVED:
@@ -192,6 +206,8 @@ class _Proving:
                 raise RefusedError(
                     f"The compiler takes {parameter.source} to be a multiple of {parameter.divisibility}."
                 )
+            if parameter.value.type.is_pointer and ALIGNMENT % parameter.divisibility:
+                raise RefusedError(f"The compiler takes {parameter.source} to be aligned to {parameter.divisibility}.")
             stored = self.subject.buffers.get(parameter.source)
             if stored and not parameter.value.type.is_integer and parameter.value.type.element != stored.element:
                 raise RefusedError(
@@ -222,10 +238,11 @@ class _Proving:
                 groups.setdefault(step.path, []).append((holds, step.op))
             self.proof.obligations["integers"] += 1
         for path, steps in groups.items():
+            claim = "An integer leaves its type, or is not divided exactly"
             context = self.base.given(*path)
             if not context.holds(conj(*(holds for holds, _ in steps))):
                 for holds, op in steps:
-                    self._shown("integers", context, holds, "An integer leaves its type, or is not divided exactly", op)
+                    self._shown("integers", context, holds, claim, op)
 
     def _bounds(self) -> None:
         for access in self.machine.accesses:
@@ -248,6 +265,11 @@ class _Proving:
         coordinate |= {f"l{axis}": lane for axis, lane in enumerate(self.lanes(access.shape))}
         return coordinate | {f"t{depth}": count for depth, (count, _) in enumerate(access.iterations)}
 
+    def _place(self, access: Access, output: Output) -> tuple[Int, ...]:
+        """The index of the element that an arbitrary lane accesses."""
+        lanes = self.lanes(access.shape)
+        return access.index(lanes) if access.index else self.subject.place(output, access.pointer(lanes).offset)
+
     def _stores(self) -> list[_Store]:
         found = []
         for access in self.machine.accesses:
@@ -268,15 +290,15 @@ class _Proving:
         """The store goes to a cell, at its address, and the contract tells who writes it."""
         subject, output, op = self.subject, store.output, store.access.op
         context = self.base.given(*store.reached)
-        scope = subject.named(output, store.offset, store.coordinate)
-        claim = f"A store to {output.buffer} goes to no cell of the contract"
-        self._shown("cells", context, subject.exists(output, scope), claim, op)
-        same = equal(store.offset, subject.offset(output, scope))
-        self._shown("cells", context, same, f"A store to {output.buffer} misses its cell", op)
+        scope = subject.named(output, self._place(store.access, output), store.coordinate)
+        goals = [
+            (subject.exists(output, scope), f"A store to {output.buffer} goes to no cell of the contract"),
+            (equal(store.offset, subject.offset(output, scope)), f"A store to {output.buffer} misses its cell"),
+        ]
         for name, text in self._writer(output, store):
-            own = equal(number(text, scope), store.coordinate[name])
             claim = f"A cell of {output.buffer} is written by another than the contract says ({name} is not {text})"
-            self._shown("cells", context, own, claim, op)
+            goals.append((equal(number(text, scope), store.coordinate[name]), claim))
+        self._all_shown("cells", context, goals, op)
 
     def _writer(self, output: Output, store: _Store) -> list[tuple[str, str]]:
         """Each coordinate of the writer, and what the contract says that it is."""
@@ -368,25 +390,28 @@ class _Proving:
     def _own(self, access: Access, written: str, position: int) -> None:
         """An element that is read is written by the same program, later, or by none."""
         for output in (one for one in self.contract.outputs if one.buffer == written):
-            for later in self.machine.accesses[:position]:
-                if later.value is not None and later.pointer(self.lanes(later.shape)).buffer == written:
-                    raise located(RefusedError(f"{written} is read after it is written"), access.op)
+            for number_, other in enumerate(self.machine.accesses):
+                if other.value is None or other.pointer(self.lanes(other.shape)).buffer != written:
+                    continue
+                if number_ < position or access.iterations or other.iterations:
+                    raise located(RefusedError(f"{written} may be read after it is written"), access.op)
             place = self.lanes(access.shape)
             context = self.base.given(*access.path, access.mask(place))
             offset = access.pointer(place).offset
-            scope = self.subject.named(output, offset, self._coordinate(access))
+            scope = self.subject.named(output, self.subject.place(output, offset), self._coordinate(access))
             same = equal(offset, self.subject.offset(output, scope))
-            self._shown("reads", context, same, f"A load of what {written} holds misses the program's cell", access.op)
+            goals = [(same, f"A load of what {written} holds misses the program's cell")]
             for name, text in zip("xyz", output.program, strict=True):
                 own = disj(neg(condition(output.when, scope)), equal(number(text, scope), self.subject.programs[name]))
-                self._shown("reads", context, own, f"A program reads what another one writes to {written}", access.op)
+                goals.append((own, f"A program reads what another one writes to {written}"))
+            self._all_shown("reads", context, goals, access.op)
 
     # ------------------------------------------------------------ values
 
     def _value(self, store: _Store) -> None:
         """What is stored is what the contract says."""
         output, op = store.output, store.access.op
-        scope = self.subject.named(output, store.offset, store.coordinate)
+        scope = self.subject.named(output, self._place(store.access, output), store.coordinate)
         context = self.base.given(*store.reached, condition(output.stated, scope))
         if context.contradictory:
             raise located(RefusedError(f"The contract says nothing of what is stored in {output.buffer}"), op)
@@ -425,7 +450,7 @@ class _Proving:
                 continue
             offset = access.pointer(place).offset
             coordinate = {**self.subject.programs, **{f"l{axis}": lane for axis, lane in enumerate(place)}}
-            scope = self.subject.named(store.output, offset, coordinate)
+            scope = self.subject.named(store.output, self.subject.place(store.output, offset), coordinate)
             index = self.subject.index(store.output, scope)
             same = (equal(a, b) for a, b in zip(index, said.index, strict=True))
             reached = conj(*access.path, access.mask(place), condition(store.output.stated, scope))
@@ -453,7 +478,7 @@ class _Proving:
             terms: dict[Load, Term] = {}
 
             def handed(load: Load, context: Context) -> Term:
-                place = coordinates(load.offset, self.subject.buffers[output.buffer].lengths)
+                place = self.subject.place(output, load.offset)
                 scope = {**subject.scope, **dict(zip(output.cell, place, strict=True))}
                 goal = conj(
                     inside(place, self.subject.buffers[output.buffer].lengths),

@@ -19,6 +19,9 @@ from vosti.kernels.verifier.integers import (
     Cond,
     Int,
     Script,
+    alone,
+    equal,
+    fixed,
     integer,
     neg,
     rewritten,
@@ -30,8 +33,14 @@ from vosti.refinement.smt.solve import Answer, Refuter
 LIMIT = 2_000_000
 """What Z3 may use for one obligation, in its own unit."""
 
+FEW = 16
+"""Values of a divisor that are gone through one by one."""
+
 GUESS = 300_000
 """What it may use to decide a condition in passing, where "no" costs a case distinction and no proof."""
+
+SPREAD = 7919
+"""A prime: to choose values that differ."""
 
 Instances = Callable[[Atom, Iterable[Atom]], Iterable[Cond]]
 """For an element of a buffer, and those met before in a query: what is known of it and them."""
@@ -98,8 +107,21 @@ class Prover:
 
     def refuted(self, conditions: Iterable[Cond], limit: int) -> tuple[Answer, Instance]:
         """Whether the conditions cannot hold together; if they can, an instance in which they do."""
-        script = Script()
         given = list(conditions)
+        atom, most = _few_values(given)
+        if atom is None:
+            return self._asked(given, limit)
+        # A divisor or factor of few values: one case for each, and one for all others.
+        value = alone(atom)
+        cases = [[fixed(one, atom, v) for one in given] + [equal(value, v)] for v in range(1, most + 1)]
+        for case in cases:
+            answer, instance = self.refuted(case, limit)
+            if answer is not Answer.PROVED:
+                return answer, instance
+        return self._asked([*given, (value < 1) | (value > most)], limit)
+
+    def _asked(self, given: list[Cond], limit: int) -> tuple[Answer, Instance]:
+        script = Script()
         for one in (*self.closure(given), *given):
             if one.value is False:
                 return Answer.PROVED, Instance({}, {})
@@ -111,6 +133,31 @@ class Prover:
         if verdict.answer is Answer.PROVED:
             self.tally.scripts.append(str(script))
         return verdict.answer, Instance(values, script.names())
+
+
+def _few_values(conditions: Iterable[Cond]) -> tuple[Atom | None, int]:
+    """A choice that something is divided by or multiplied with, if one of its sides is a small number: that number."""
+    seen: set[Atom | Cond | Int] = set()
+    pending: list[object] = list(conditions)
+    while pending:
+        part = pending.pop()
+        if not isinstance(part, Cond | Int | Atom) or part in seen:
+            continue
+        seen.add(part)
+        if isinstance(part, Int):
+            pending += part.atoms()
+            found = [atom for monomial, _ in part.terms if len(monomial) > 1 for atom in monomial]
+        else:
+            pending += part.parts
+            divides = isinstance(part, Atom) and part.kind in ("div", "mod")
+            found = list(part.parts[1].atoms()) if divides else []  # type: ignore[attr-defined]
+        for atom in found:
+            small = (
+                [p.constant for p in atom.parts[1:] if isinstance(p, Int) and p.constant] if atom.kind == "ite" else []
+            )
+            if small and 1 <= max(small) <= FEW:
+                return atom, max(small)
+    return None, 0
 
 
 def _parts(start: Cond | Int, seen: set[Atom | Cond | Int]) -> Iterator[Atom | Cond]:
@@ -130,7 +177,11 @@ def _parts(start: Cond | Int, seen: set[Atom | Cond | Int]) -> Iterator[Atom | C
 
 
 class Instance:
-    """Values of symbols, as the solver gives them; it saves asking what they refute."""
+    """Values of symbols, as the solver gives them; it saves asking what they refute.
+
+    A symbol that the solver did not meet has some value of its range. If that breaks a fact that was not asked about,
+    something provable is not asked for, and a case is distinguished in vain: nothing is proved by an instance.
+    """
 
     def __init__(self, values: Mapping[str, str], names: Mapping[Atom, str]) -> None:
         self.values = values
@@ -183,6 +234,9 @@ class Instance:
                 self._atoms[atom] = int(parts[1] if parts[0] else parts[2])  # type: ignore[arg-type]
             elif None not in parts and parts[1]:
                 self._atoms[atom] = parts[0] // parts[1] if atom.kind == "div" else parts[0] % parts[1]  # type: ignore[operator]
+        elif atom not in self._atoms and atom.kind == "symbol" and atom.low is not None:
+            span = SPREAD if atom.high is None else atom.high - atom.low + 1
+            self._atoms[atom] = atom.low + atom.number * SPREAD % span
         return self._atoms.get(atom)
 
 

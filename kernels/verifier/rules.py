@@ -33,6 +33,9 @@ CHAIN = Rule(
 GROUP = 16
 """Factors of one group of a chain."""
 
+CHAINED = frozenset({"bf16", "f16"})
+"""Elements of the factors that `CHAIN` is about."""
+
 MASKED_PRODUCT = Rule(
     "masked product",
     "A lane of a chain whose left factor is +0 leaves the sum's bits alone, whatever its right factor, as long as that "

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from vosti.kernels.contract import Buffer, Constant, Contract, Descriptor, Fact, Integer, Output, Real
-from vosti.kernels.verifier.evaluate import Described, flat
+from vosti.kernels.verifier.errors import RefusedError
 from vosti.kernels.verifier.expressions import condition, free_names, number
 from vosti.kernels.verifier.integers import Atom, Cond, Int, conj, disj, integer, neg, symbol
 from vosti.kernels.verifier.queries import Prover
+from vosti.kernels.verifier.tensors import Described, flat
 from vosti.kernels.verifier.terms import Argument
 from vosti.kernels.verifier.vocabulary import BufferArray
 
@@ -172,10 +173,16 @@ class Subject:
         own = [part for part in output.cell if part.isidentifier() and part not in self.scope]
         return tuple(dict.fromkeys([*own, *(name for name, _ in output.names)]))
 
-    def named(self, output: Output, offset: Int, coordinate: Mapping[str, Int]) -> dict[str, object]:
-        """The scope in which the names are those of the cell at an offset that a program writes."""
-        scope, writer = dict(self.scope), {**self.scope, **coordinate}
+    def place(self, output: Output, offset: Int) -> tuple[Int, ...]:
+        """The index of an offset in a buffer."""
         place = coordinates(offset, self.buffers[output.buffer].lengths)
+        if len(place) != len(output.cell):
+            raise RefusedError(f"An offset in {output.buffer} is not understood: {offset}")
+        return place
+
+    def named(self, output: Output, place: tuple[Int, ...], coordinate: Mapping[str, Int]) -> dict[str, object]:
+        """The scope in which the names are those of the cell at an index that a program writes."""
+        scope, writer = dict(self.scope), {**self.scope, **coordinate}
         for part, index in zip(output.cell, place, strict=True):
             if part in self.names(output):
                 scope[part] = index

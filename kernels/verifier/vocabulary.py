@@ -11,9 +11,9 @@ from functools import partial
 from types import ModuleType
 
 from vosti.kernels.verifier.canonical import Array, Cache, Range, Terms, Unbounded, constant, not_finite, the_load
-from vosti.kernels.verifier.evaluate import as_term, flat
 from vosti.kernels.verifier.integers import Cond, Int, integer, least, most
 from vosti.kernels.verifier.integers import element as element_of
+from vosti.kernels.verifier.tensors import as_term, flat
 from vosti.kernels.verifier.terms import Apply, Reduce, Select, Term, Test, Truth
 from vosti.spec.numerics import activations, attention, norms, projections, rotary
 

@@ -1,0 +1,193 @@
+"""What single operations mean: how a lane of the result comes from lanes of the operands."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from vosti.kernels.verifier.errors import RefusedError
+from vosti.kernels.verifier.integers import (
+    TRUE,
+    Cond,
+    Int,
+    choose,
+    conj,
+    disj,
+    element,
+    equal,
+    integer,
+    least,
+    most,
+    neg,
+)
+from vosti.kernels.verifier.ir import INTEGER_WIDTHS, Op, Type
+from vosti.kernels.verifier.tensors import Described, Lane, Pointer, Tensor, as_term, flat
+from vosti.kernels.verifier.terms import Chain, Index, Joined, Load, Select, Test
+
+INTEGERS: Mapping[str, Callable[[Int, Int], Int]] = {
+    "arith.addi": lambda x, y: x + y,
+    "arith.subi": lambda x, y: x - y,
+    "arith.muli": lambda x, y: x * y,
+    "arith.minsi": least,
+    "arith.maxsi": most,
+    "arith.divsi": lambda x, y: x // y,
+    "arith.divui": lambda x, y: x // y,
+    "arith.remsi": lambda x, y: x % y,
+    "arith.remui": lambda x, y: x % y,
+}
+DIVISIONS = frozenset({"arith.divsi", "arith.divui", "arith.remsi", "arith.remui"})
+_PREDICATES: Mapping[str, Callable[[Int, Int], Cond]] = {
+    "eq": equal,
+    "ne": lambda x, y: neg(equal(x, y)),
+    "slt": lambda x, y: x < y,
+    "sle": lambda x, y: x <= y,
+    "sgt": lambda x, y: x > y,
+    "sge": lambda x, y: x >= y,
+}
+MOVES = frozenset({"tt.splat", "tt.unsplat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans"})
+EXACT_CASTS = frozenset({"arith.extsi", "arith.extui", "arith.trunci"})
+_ZERO = integer(0)
+
+
+@dataclass(frozen=True)
+class BlockOf:
+    """A block of an array behind a descriptor."""
+
+    described: Described
+    indices: tuple[Tensor, ...]
+
+    def index(self, place: Index) -> Index:
+        """Where a lane is in the array."""
+        return tuple(index.int(()) + lane for index, lane in zip(self.indices, place, strict=True))
+
+    def pointer(self, place: Index) -> Pointer:
+        """Where a lane is."""
+        return Pointer(self.described.buffer, flat(self.index(place), self.described.shape))
+
+    def mask(self, place: Index) -> Cond:
+        """Whether a lane is within the array."""
+        pairs = zip(self.index(place), self.described.shape, strict=True)
+        return conj(*(conj(i >= 0, i < n) for i, n in pairs))
+
+
+def always(_: Index) -> Cond:
+    """A mask that lets everything through."""
+    return TRUE
+
+
+def constantly(lane: Lane) -> Callable[[Index], Lane]:
+    """The same in every lane."""
+    return lambda _: lane
+
+
+def moved(op: Op, operand: Tensor) -> Callable[[Index], Lane]:
+    """The same lanes in another shape."""
+    source, target = operand.type.shape, op.result.type.shape
+    if op.name == "tt.splat":
+        return lambda _: operand[()]
+    if op.name == "tt.unsplat":
+        return lambda _: operand[(_ZERO,) * len(source)]
+    if op.name == "tt.broadcast":
+        return lambda place: operand[tuple(_ZERO if n == 1 else i for i, n in zip(place, source, strict=True))]
+    if op.name == "tt.expand_dims":
+        axis = op.integer("axis")
+        return lambda place: operand[place[:axis] + place[axis + 1 :]]
+    if op.name == "tt.trans":
+        order = op.integers("order")
+        return lambda place: operand[tuple(place[order.index(axis)] for axis in range(len(order)))]
+    return lambda place: operand[_unravelled(flat(place, tuple(map(integer, target))), source)]
+
+
+def _unravelled(flat: Int, shape: tuple[int, ...]) -> Index:
+    place = []
+    for axis in range(len(shape)):
+        inner = math.prod(shape[axis + 1 :])
+        place.append((flat // inner) % shape[axis])
+    return tuple(place)
+
+
+def joined(pair: tuple[Tensor, ...], place: Index) -> Lane:
+    """A lane of one of two tensors."""
+    last = place[-1].constant
+    if last is None:
+        raise RefusedError("a lane of a join is not known to be one of the two")
+    return pair[last][place[:-1]]
+
+
+def advanced(pointer: Pointer, offset: Int) -> Pointer:
+    """A pointer moved."""
+    return Pointer(pointer.buffer, pointer.offset + offset)
+
+
+def dot(op: Op, left: Tensor, right: Tensor, start: Tensor) -> Callable[[Index], Lane]:
+    """A chain for each lane."""
+    length = integer(left.type.shape[1])
+    elements = left.type.element, right.type.element, start.type.element
+
+    def lane(place: Index) -> Lane:
+        i, j = place
+        return Chain(
+            length,
+            lambda k: left.term((i, k)),
+            lambda k: right.term((k, j)),
+            start.term(place),
+            elements,
+            element=start.type.element,
+            op=op,
+        )
+
+    return lane
+
+
+def selected(op: Op, lanes: tuple[Lane, ...], type_: Type) -> Lane:
+    """One of two lanes."""
+    test, yes, no = lanes
+    assert isinstance(test, Cond | Test | Joined)
+    if isinstance(test, Cond) and test.value is not None:
+        return yes if test.value else no
+    if isinstance(yes, Pointer | Described) or isinstance(no, Pointer | Described):
+        raise RefusedError("a choice between pointers is not understood")
+    if isinstance(test, Cond) and isinstance(yes, Int) and isinstance(no, Int):
+        return choose(test, yes, no)
+    if type_.is_boolean:
+        if all(isinstance(lane, Cond) for lane in lanes):
+            return disj(conj(test, yes), conj(neg(test), no))  # type: ignore[arg-type]
+        raise RefusedError("a choice between conditions depends on a floating-point number")
+    return Select(test, as_term(yes, type_.element), as_term(no, type_.element), element=type_.element, op=op)
+
+
+def integer_test(op: Op, lanes: tuple[Lane, ...], element: str) -> Lane:
+    """A comparison of integers."""
+    x, y = lanes
+    predicate = op.word("predicate")
+    if isinstance(x, Int) and isinstance(y, Int):
+        if predicate not in _PREDICATES:
+            raise RefusedError(f"an unsigned comparison ({predicate}) is not understood")
+        return _PREDICATES[predicate](x, y)
+    return Test(predicate, as_term(x, element), as_term(y, element), op)
+
+
+def logic(op: Op, lanes: tuple[Lane, ...]) -> Lane:
+    """And, or, exclusive or of conditions."""
+    name = {"arith.andi": "and", "arith.ori": "or", "arith.xori": "xor"}.get(op.name)
+    if name is None or not all(isinstance(lane, Cond | Test | Joined) for lane in lanes):
+        raise RefusedError("a condition is made in a way that is not understood")
+    x, y = lanes
+    if isinstance(x, Cond) and isinstance(y, Cond):
+        return {"and": conj(x, y), "or": disj(x, y), "xor": disj(conj(x, neg(y)), conj(neg(x), y))}[name]
+    if name == "xor":
+        raise RefusedError("an exclusive or depends on a floating-point number")
+    return Joined(name, (x, y))  # type: ignore[arg-type]
+
+
+def loaded(op: Op, pointer: Pointer, mask: Cond, other: Callable[[Index], Lane], place: Index) -> Lane:
+    """What a load yields: an element of a buffer, or the other value where it is masked."""
+    type_ = op.result.type
+    value: Lane
+    if type_.is_integer:
+        half = 1 << (INTEGER_WIDTHS[type_.element] - 1)
+        value = element(pointer.buffer, pointer.offset, -half, half - 1)
+    else:
+        value = Load(pointer.buffer, pointer.offset, element=type_.element, op=op)
+    return selected(op, (mask, value, TRUE if mask is TRUE else other(place)), type_)
