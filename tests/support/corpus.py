@@ -1,0 +1,230 @@
+"""The corpus of the verifier: tiny kernels in twins, accepted and refused, and the contracts that they share.
+
+A file is a module with `kernel`, a Triton function, `CONTRACT` and `CONSTANTS`. One that is refused has `TWIN` besides,
+the name of the accepted one that it is a step away from, and `FINDING`, what the verifier says, a regular expression;
+a line that ends in `# found here` is the one that it names.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from vosti.kernels.catalogue import TARGETS
+from vosti.kernels.contract import Access, Buffer, Constant, Contract, Fact, Integer, Output, Real
+from vosti.kernels.launch import Kernel
+from vosti.kernels.tile import Tile
+from vosti.kernels.verifier.front import located
+from vosti.kernels.verifier.prove import Proof, prove
+
+FOLDER = Path(__file__).parents[1] / "verifier" / "corpus"
+
+MARK = "# found here"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A file of the corpus."""
+
+    path: Path
+    function: Any
+    contract: Contract
+    constants: Mapping[str, int]
+    twin: str = ""
+    finding: str = ""
+
+    def prove(self) -> Proof:
+        """Prove the kernel. Raises what the verifier raises."""
+        kernel = located(Kernel(self.function, self.contract), self.constants, Tile((), 4, 1), TARGETS["sm_90"])
+        return prove(kernel, self.contract, self.constants)
+
+    @property
+    def source(self) -> list[str]:
+        """The lines of the function, without marks."""
+        lines = inspect.getsource(self.function.fn).splitlines()
+        return [line.removesuffix(MARK).rstrip() for line in lines]
+
+    @property
+    def place(self) -> str | None:
+        """Where the finding is, if a line is marked."""
+        lines = self.path.read_text().splitlines()
+        marked = [number for number, line in enumerate(lines, 1) if line.endswith(MARK)]
+        return f"{self.path.name}:{marked[0]}" if marked else None
+
+
+def load(path: Path) -> Case:
+    """The case of a file."""
+    specification = importlib.util.spec_from_file_location(f"corpus_{path.parent.name}_{path.stem}", path)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    names = vars(module)
+    assert re.match(r"[A-Z]", names["__doc__"] or ""), f"{path.name} does not say what it is"
+    return Case(
+        path, names["kernel"], names["CONTRACT"], names["CONSTANTS"], names.get("TWIN", ""), names.get("FINDING", "")
+    )
+
+
+def names(kind: str) -> list[str]:
+    """The accepted or the refused ones."""
+    return sorted(path.stem for path in (FOLDER / kind).glob("*.py"))
+
+
+# ---------------------------------------------------------------- contracts
+
+
+def contract(
+    parameters: tuple[Any, ...], grid: tuple[str, str, str], outputs: tuple[Output, ...], *premises: str, **more: Any
+) -> Contract:
+    """A contract that says in words only that it is one of the corpus."""
+    return Contract("kernel", "", parameters, grid, premises, (), outputs, "See the outputs.", **more)
+
+
+COPY = contract(
+    (
+        Buffer("x", "bf16", ("rows", "WIDTH")),
+        Buffer("out", "bf16", ("rows", "WIDTH"), Access.WRITE),
+        Integer("rows"),
+        Constant("WIDTH"),
+        Constant("BLOCK"),
+    ),
+    ("rows", "cdiv(WIDTH, BLOCK)", "1"),
+    (Output("out", ("i", "j"), "x[i, j]", ("i", "j // BLOCK", "0"), ("j % BLOCK",)),),
+)
+"""Rows copied."""
+
+LINEAR = contract(
+    (
+        Buffer("x", "bf16", ("rows", "K")),
+        Buffer("weight", "bf16", ("N", "K")),
+        Buffer("out", "bf16", ("rows", "N"), Access.WRITE),
+        Integer("rows"),
+        Constant("N"),
+        Constant("K"),
+        Constant("BLOCK_M"),
+        Constant("BLOCK_N"),
+        Constant("BLOCK_K"),
+    ),
+    ("cdiv(rows, BLOCK_M)", "cdiv(N, BLOCK_N)", "1"),
+    (
+        Output(
+            "out",
+            ("i", "j"),
+            "linear(x[i, :], weight.T)[j]",
+            ("i // BLOCK_M", "j // BLOCK_N", "0"),
+            ("i % BLOCK_M", "j % BLOCK_N"),
+        ),
+    ),
+    "rows <= 2**30",
+)
+"""A linear layer."""
+
+LINEAR_OF_FEW = replace(LINEAR, premises=("rows <= 2**18",))
+"""The same of few rows."""
+
+COPY_IN_LOOP = contract(
+    COPY.parameters,
+    ("rows", "1", "1"),
+    (Output("out", ("i", "j"), "x[i, j]", ("i", "0", "0"), ("j % BLOCK",), ("j // BLOCK",)),),
+)
+"""Rows copied, by a loop over blocks of columns."""
+
+LINEAR_ON_A_LINE = contract(
+    LINEAR.parameters,
+    ("cdiv(rows, BLOCK_M) * cdiv(N, BLOCK_N)", "1", "1"),
+    (
+        replace(
+            LINEAR.outputs[0],
+            program=("i // BLOCK_M * cdiv(N, BLOCK_N) + j // BLOCK_N", "0", "0"),
+        ),
+    ),
+    "rows <= 2**24",
+)
+"""A linear layer over a grid of one axis."""
+
+LINEAR_IN_PARTS = replace(LINEAR, parameters=(*LINEAR.parameters[:4], Integer("parts", "1"), *LINEAR.parameters[4:]))
+"""A linear layer with a further number, on which nothing may depend."""
+
+SUM = contract(
+    (
+        Buffer("x", "fp32", ("rows", "WIDTH")),
+        Buffer("y", "fp32", ("rows", "WIDTH")),
+        Buffer("out", "fp32", ("rows", "WIDTH"), Access.WRITE),
+        Integer("rows"),
+        Constant("WIDTH"),
+    ),
+    ("rows", "1", "1"),
+    (Output("out", ("i", "j"), "residual_add(x[i, :], y[i, :])[j]", ("i", "0", "0"), ("j",)),),
+)
+"""Sums of rows."""
+
+NORM = contract(
+    (
+        Buffer("x", "bf16", ("rows", "WIDTH")),
+        Buffer("weight", "bf16", ("WIDTH",)),
+        Buffer("out", "bf16", ("rows", "WIDTH"), Access.WRITE),
+        Integer("rows"),
+        Real("epsilon"),
+        Constant("WIDTH"),
+        Constant("BLOCK"),
+    ),
+    ("rows", "1", "1"),
+    (Output("out", ("i", "j"), "rms_norm(x[i, :], weight, WIDTH, epsilon)[j]", ("i", "0", "0"), ("0", "j")),),
+    "WIDTH <= BLOCK < 2 * WIDTH",
+)
+"""Norms of rows."""
+
+GATHER = contract(
+    (
+        Buffer("tokens", "i32", ("rows",), within=("0", "vocabulary")),
+        Buffer("table", "bf16", ("vocabulary", "WIDTH")),
+        Buffer("out", "bf16", ("rows", "WIDTH"), Access.WRITE),
+        Integer("rows"),
+        Constant("WIDTH"),
+    ),
+    ("rows", "1", "1"),
+    (Output("out", ("i", "j"), "embedding(table, tokens[i])[j]", ("i", "0", "0"), ("j",)),),
+)
+"""Rows of a table."""
+
+STORE = contract(
+    (
+        Buffer("x", "bf16", ("rows", "WIDTH")),
+        Buffer("slots", "i32", ("rows",), within=("-1", "slots_known")),
+        Buffer("cache", "bf16", ("slots_known", "WIDTH"), Access.WRITE),
+        Integer("rows"),
+        Constant("WIDTH"),
+    ),
+    ("rows", "1", "1"),
+    (
+        Output(
+            "cache",
+            ("slots[i]", "j"),
+            "x[i, j]",
+            ("i", "0", "0"),
+            ("j",),
+            names=(("i", "x"),),
+            when="0 <= i < rows and slots[i] >= 0",
+        ),
+    ),
+    facts=(Fact(("i", "k"), "i == k or slots[i] < 0 or slots[i] != slots[k]", kept="where a batch is made"),),
+)
+"""Rows stored in slots of their own; a row whose slot is -1 is not stored."""
+
+FLAGS = contract(
+    (
+        Buffer("x", "bf16", ("rows", "WIDTH")),
+        Buffer("out", "i32", ("rows",), Access.WRITE),
+        Integer("rows"),
+        Constant("WIDTH"),
+    ),
+    ("rows", "1", "1"),
+    (Output("out", ("i",), "over(WIDTH, lambda k: flag(not_finite(x[i, k])))", ("i", "0", "0")),),
+)
+"""Whether any number of a row is not finite."""

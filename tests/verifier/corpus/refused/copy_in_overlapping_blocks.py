@@ -1,0 +1,19 @@
+"""Two programs write one cell, if to the same value."""
+
+import triton
+import triton.language as tl
+
+from corpus import COPY
+
+CONTRACT = COPY
+CONSTANTS = {"WIDTH": 48, "BLOCK": 32}
+TWIN = "copy"
+FINDING = r"A cell of out is written by another than the contract says \(y is not j // BLOCK\)"
+
+
+@triton.jit(do_not_specialize=["rows"])
+def kernel(x, out, rows, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(1) * (BLOCK // 2) + tl.arange(0, BLOCK)
+    value = tl.load(x + row * WIDTH + column, mask=column < WIDTH)
+    tl.store(out + row * WIDTH + column, value, mask=column < WIDTH)  # found here

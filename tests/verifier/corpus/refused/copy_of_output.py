@@ -1,0 +1,19 @@
+"""What is written is read, from another row."""
+
+import triton
+import triton.language as tl
+
+from corpus import COPY
+
+CONTRACT = COPY
+CONSTANTS = {"WIDTH": 48, "BLOCK": 32}
+TWIN = "copy"
+FINDING = r"out is read and written"
+
+
+@triton.jit(do_not_specialize=["rows"])
+def kernel(x, out, rows, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(out + (rows - 1 - row) * WIDTH + column, mask=column < WIDTH)  # found here
+    tl.store(out + row * WIDTH + column, value, mask=column < WIDTH)

@@ -1,0 +1,21 @@
+"""Nothing says that the numbers are rows of the table."""
+
+from dataclasses import replace
+
+import triton
+import triton.language as tl
+
+from corpus import GATHER
+
+CONTRACT = replace(GATHER, parameters=(replace(GATHER.parameters[0], within=None), *GATHER.parameters[1:]))
+CONSTANTS = {"WIDTH": 32}
+TWIN = "gather"
+FINDING = r"An access to table is out of bounds"
+
+
+@triton.jit(do_not_specialize=["rows"])
+def kernel(tokens, table, out, rows, WIDTH: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, WIDTH)
+    token = tl.load(tokens + row).to(tl.int64)
+    tl.store(out + row * WIDTH + column, tl.load(table + token * WIDTH + column))  # found here

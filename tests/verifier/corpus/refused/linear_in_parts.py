@@ -1,0 +1,39 @@
+"""The chain is cut into as many parts as there are processors, and their sums are added."""
+
+import triton
+import triton.language as tl
+
+from corpus import LINEAR_IN_PARTS
+
+CONTRACT = LINEAR_IN_PARTS
+CONSTANTS = {"N": 96, "K": 64, "BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 32}
+TWIN = "linear_in_parts"
+FINDING = r"The loop's iterations are not products like the row program's chain"
+
+
+@triton.jit(do_not_specialize=["rows"])
+def kernel(
+    x,
+    weight,
+    out,
+    rows,
+    parts,
+    N: tl.constexpr,
+    K: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    row = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
+    column = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+    k = tl.arange(0, BLOCK_K)
+    accumulator = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for part in range(tl.minimum(parts, K // BLOCK_K)):
+        partial = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+        for begin in range(part * BLOCK_K, (part + 1) * BLOCK_K, BLOCK_K):
+            a = tl.load(x + row.to(tl.int64) * K + (begin + k)[None, :], mask=row < rows, other=0.0)
+            b = tl.load(weight + column.to(tl.int64) * K + (begin + k)[:, None])
+            partial = tl.dot(a, b, partial)
+        accumulator += partial  # found here
+    result = accumulator.to(tl.bfloat16)
+    tl.store(out + row.to(tl.int64) * N + column, result, mask=row < rows)

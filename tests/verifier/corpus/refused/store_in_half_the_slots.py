@@ -1,0 +1,21 @@
+"""Two slots are taken to be one."""
+
+import triton
+import triton.language as tl
+
+from corpus import STORE
+
+CONTRACT = STORE
+CONSTANTS = {"WIDTH": 32}
+TWIN = "store"
+FINDING = r"A store to cache misses its cell"
+
+
+@triton.jit(do_not_specialize=["rows"])
+def kernel(x, slots, cache, rows, WIDTH: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, WIDTH)
+    slot = tl.load(slots + row).to(tl.int64)
+    present = (slot >= 0) & (column >= 0)
+    value = tl.load(x + row * WIDTH + column)
+    tl.store(cache + tl.maximum(slot, 0) // 2 * WIDTH + column, value, mask=present)  # found here

@@ -1,0 +1,21 @@
+"""A row without a slot is stored in slot -1."""
+
+import triton
+import triton.language as tl
+
+from corpus import STORE
+
+CONTRACT = STORE
+CONSTANTS = {"WIDTH": 32}
+TWIN = "store"
+FINDING = r"An access to cache is out of bounds"
+
+
+@triton.jit(do_not_specialize=["rows"])
+def kernel(x, slots, cache, rows, WIDTH: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, WIDTH)
+    slot = tl.load(slots + row).to(tl.int64)
+    present = (slot >= -1) & (column >= 0)
+    value = tl.load(x + row * WIDTH + column)
+    tl.store(cache + slot * WIDTH + column, value, mask=present)  # found here

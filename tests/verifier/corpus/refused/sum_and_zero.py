@@ -1,0 +1,19 @@
+"""Zero is added where the batch is large."""
+
+import triton
+import triton.language as tl
+
+from corpus import SUM
+
+CONTRACT = SUM
+CONSTANTS = {"WIDTH": 32}
+TWIN = "sum"
+FINDING = r"The kernel computes something else than the row program"
+
+
+@triton.jit(do_not_specialize=["rows"])
+def kernel(x, y, out, rows, WIDTH: tl.constexpr):
+    place = tl.program_id(0).to(tl.int64) * WIDTH + tl.arange(0, WIDTH)
+    total = tl.load(x + place) + tl.load(y + place)  # found here
+    total = tl.where(rows > 4, total + 0.0, total)
+    tl.store(out + place, total)

@@ -1,0 +1,18 @@
+"""The difference is taken for the sum."""
+
+import triton
+import triton.language as tl
+
+from corpus import SUM
+
+CONTRACT = SUM
+CONSTANTS = {"WIDTH": 32}
+TWIN = "sum"
+FINDING = r"The kernel has subf where the row program has addf"
+
+
+@triton.jit(do_not_specialize=["rows"])
+def kernel(x, y, out, rows, WIDTH: tl.constexpr):
+    place = tl.program_id(0).to(tl.int64) * WIDTH + tl.arange(0, WIDTH)
+    total = tl.load(x + place) - tl.load(y + place)  # found here
+    tl.store(out + place, total)

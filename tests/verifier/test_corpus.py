@@ -1,0 +1,71 @@
+"""The corpus: tiny kernels in twins one step apart, of which one is proved and the other refused, for its reason."""
+
+from __future__ import annotations
+
+import difflib
+
+import pytest
+
+pytest.importorskip("triton", reason="the kernels need Triton, which is not installed")
+
+from corpus import FOLDER, load, names
+from vosti.kernels.verifier.errors import RefusedError
+
+
+@pytest.mark.parametrize("name", names("accepted"))
+def test_what_is_right_is_proved(name: str) -> None:
+    """Its values, and where they go."""
+    obligations = load(FOLDER / "accepted" / f"{name}.py").prove().obligations
+
+    assert {"value", "bounds", "coverage"} <= set(obligations)
+
+
+@pytest.mark.parametrize("name", names("refused"))
+def test_what_is_wrong_is_refused(name: str) -> None:
+    """With the finding that the file states, at the line that it marks."""
+    case = load(FOLDER / "refused" / f"{name}.py")
+
+    with pytest.raises(RefusedError, match=case.finding) as error:
+        case.prove()
+    assert case.place is None or f"{case.place}" in str(error.value)
+
+
+@pytest.mark.parametrize("name", names("refused"))
+def test_a_refused_kernel_has_an_accepted_twin(name: str) -> None:
+    """A step away: a few lines of the kernel, or the contract, and not both."""
+    case, twin = (
+        load(FOLDER / "refused" / f"{name}.py"),
+        load(FOLDER / "accepted" / f"{load(FOLDER / 'refused' / f'{name}.py').twin}.py"),
+    )
+    lines = list(difflib.unified_diff(twin.source, case.source, lineterm="", n=0))[2:]
+    changed = [line for line in lines if line.startswith("+")]
+
+    assert case.finding
+    assert (changed != []) != (case.contract is not twin.contract)
+    assert len(changed) <= 7
+
+
+def test_every_kind_of_finding_occurs() -> None:
+    """The refused ones fall to each obligation of a proof, and to the parser."""
+    findings = {load(FOLDER / "refused" / f"{name}.py").finding for name in names("refused")}
+    kinds = (
+        "is not understood",
+        "An integer leaves its type",
+        "is out of bounds",
+        "goes to no cell",
+        "is written by another than the contract says",
+        "misses its cell",
+        "Two stores write one cell",
+        "has two names",
+        "is not written",
+        "is read and written",
+        "The premises contradict one another",
+        "reads another element",
+        "reads another buffer",
+        "Two constants differ",
+        "A chain of another length",
+        "not products like the row program's chain",
+        "computes something else than the row program",
+    )
+
+    assert [] == [kind for kind in kinds if not any(kind in finding for finding in findings)]
