@@ -8,45 +8,34 @@ import torch
 from torch import Tensor
 
 from vosti.kernels.launch import aligned
-from vosti.kernels.sample import DRAWN, HEAD, REFUSED, Parameters, draw
+from vosti.kernels.sample import DRAWN, HEAD, Parameters, draw
 from vosti.spec.sampling import P_UNIT, SamplerState, draw_bits
 
 
 def tokens(logits: Tensor, states: Sequence[SamplerState]) -> list[int | None]:
     """The token of each row of logits [n, vocabulary], float32; None where another way has to be gone.
 
-    That is so for rows that the specification refuses, for a top-k beyond what is ranked here, and where the tokens
-    with the largest logits do not reach top-p, or are as large as some that are not among them.
+    That is so for greedy rows, which take one look; for rows that the specification refuses, for a top-k beyond what is
+    ranked here, and where the tokens with the largest logits do not reach top-p, or are as large as some that are not
+    among them.
     """
-    groups: dict[str, list[int]] = {"greedy": [], "all": [], "cuts": []}
+    groups: dict[bool, list[int]] = {False: [], True: []}
+    """By whether there are cuts."""
+
     for row, state in enumerate(states):
-        if state.temperature == 0:
-            groups["greedy"].append(row)
-        elif state.top_k == 0 and state.top_p == P_UNIT:
-            groups["all"].append(row)
-        elif state.top_k < HEAD or logits.shape[1] <= HEAD:
-            groups["cuts"].append(row)
+        cuts = state.top_k > 0 or state.top_p < P_UNIT
+        if state.temperature > 0 and (state.top_k < HEAD or logits.shape[1] <= HEAD):
+            groups[cuts].append(row)
     rows = [row for group in groups.values() for row in group]
-    results = [_found(logits, states, group, name) for name, group in groups.items() if group]
+    results = [_found(logits, states, group, cuts) for cuts, group in groups.items() if group]
     drawn = dict(zip(rows, torch.cat(results).tolist(), strict=True)) if results else {}
     return [drawn[row][0] if row in drawn and drawn[row][1] == DRAWN else None for row in range(len(states))]
 
 
-def _found(logits: Tensor, states: Sequence[SamplerState], group: Sequence[int], name: str) -> Tensor:
+def _found(logits: Tensor, states: Sequence[SamplerState], group: Sequence[int], cuts: bool) -> Tensor:
     """[n, 2] Tokens of some rows, and what became of each."""
     chosen = logits if len(group) == len(logits) else logits[torch.tensor(group, device=logits.device)]
-    if name == "greedy":
-        return _first_largest(chosen)
-    parameters = _parameters([states[row] for row in group], logits.device)
-    return draw(aligned(chosen), parameters, cuts=name == "cuts")
-
-
-def _first_largest(logits: Tensor) -> Tensor:
-    """[n, 2] The lowest id of a row's largest logits, in whatever order a reduction goes."""
-    best = logits.amax(1)
-    ids = torch.arange(logits.shape[1], dtype=torch.int32, device=logits.device)
-    first = torch.where(logits == best[:, None], ids, logits.shape[1]).amin(1)
-    return torch.stack([first, torch.where(best > float("-inf"), DRAWN, REFUSED)], 1).int()
+    return draw(aligned(chosen), _parameters([states[row] for row in group], logits.device), cuts=cuts)
 
 
 def _parameters(states: Sequence[SamplerState], device: torch.device) -> Parameters:

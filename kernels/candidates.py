@@ -140,7 +140,7 @@ def starting_entry(operation: str, dimensions: Dimensions, architecture: str) ->
     elif operation in ("attention_merge", "kv_store"):
         choices = [Choice(None, operation, make_tile(1, 1))]
     elif operation == "digest":
-        choices = [Choice(None, operation, make_tile(4, 1, BLOCK=1024))]
+        choices = [Choice(None, operation, make_tile(1, 1, BLOCK=512))]
     elif operation == "digest_merge":
         choices = [Choice(None, operation, make_tile(1, 1, BLOCK=128))]
     else:

@@ -25,7 +25,7 @@ _FIRST = tl.constexpr(digests.STREAMS[0])
 _SECOND = tl.constexpr(digests.STREAMS[1])
 _LENGTH_TERM = tl.constexpr(digests.LENGTH_POSITION << 32)
 
-STRETCH = 4096
+STRETCH = 1024
 """Words of one part of a row of logits."""
 
 FIELDS = 4
@@ -204,4 +204,5 @@ def fetched(out: torch.Tensor) -> Callable[[], list[str]]:
 
 def hexadecimal(out: torch.Tensor) -> list[str]:
     """Digests [n, 2] int64, as a trace writes them."""
-    return ["".join(f"{number % 2**64:016x}" for number in row) for row in out.tolist()]
+    text = out.numpy().astype(">i8").tobytes().hex()
+    return [text[begin : begin + 32] for begin in range(0, len(text), 32)]

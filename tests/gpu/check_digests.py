@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from common import DEVICE, Difference, equal, integers, settle
+from common import DEVICE, Difference, integers, none_of, settle
 from torch import Tensor
 
 from vosti.kernels.candidates import make_tile
@@ -60,8 +60,8 @@ def digests_section() -> None:
         expected = [word_sum_by_numpy(row)] + ([word_sum(row.cpu().numpy().tobytes())] if number < 20 else [])
         if set(expected) != {names[number]}:
             raise Difference(f"slot {number}: {names[number]}, and by the specification {expected}")
-    for block, warps, merge_block in ((128, 1, 16), (512, 4, 64), (4096, 8, 128)):
-        equal(f"tile {block}", digest(memory, rows, slots, entries(block, warps, merge_block)), found)
+    for block, warps, merge_block in ((128, 1, 16), (1024, 4, 64), (4096, 8, 128)):
+        none_of(f"tile {block}", digest(memory, rows, slots, entries(block, warps, merge_block)) != found)
     logits = torch.randn(5, 262208, device=DEVICE)
     whole = digest(logits.view(torch.int32), matrix_layout(262208, DEVICE), integers([0, 1, 2, 3, 4]), TABLE)
     if [word_sum_by_numpy(row) for row in logits.view(torch.int32)] != fetched(whole)():

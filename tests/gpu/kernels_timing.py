@@ -233,9 +233,10 @@ def classes() -> None:
         begin = time.perf_counter()
         found = instruction_classes(entries, "sm_90")
         print(f"instruction classes, {when}: {time.perf_counter() - begin:.1f} s, {found}", flush=True)
-    cached = len(list(CACHE.iterdir()))
+    cached = set(CACHE.iterdir())
     few_rows(4)
-    print(f"launches found their binaries: {len(list(CACHE.iterdir()))} cached, {cached} before", flush=True)
+    added = [file.name for folder in set(CACHE.iterdir()) - cached for file in folder.glob("*.json")]
+    print(f"launches compiled besides: {added}", flush=True)
 
 
 def main() -> None:

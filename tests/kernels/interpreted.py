@@ -297,7 +297,8 @@ def _sampled(names: list[str], least_quick: float) -> None:
 
     found = []
     for name in names:
-        states = [state for number, state in enumerate(STATES) if number % 8 == len(name) % 8]
+        drawing = [state for state in STATES if state.temperature > 0]
+        states = [state for number, state in enumerate(drawing) if number % 8 == len(name) % 8]
         row = torch.tensor(HOSTILE_ROWS[name], dtype=torch.float32)
         for state, token in zip(states, tokens(row[None].repeat(len(states), 1), states), strict=True):
             assert token in (None, sample(HOSTILE_ROWS[name], state, [], 0)), (name, state, token)
