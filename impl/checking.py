@@ -76,6 +76,7 @@ def run_together(
     *,
     tracer: Tracer | None = None,
     full: bool = False,
+    candidates: bool = False,
     on_step: Callable[[int], None] = lambda finished: None,
 ) -> Run:
     """Serve a workload.
@@ -87,6 +88,7 @@ def run_together(
         expected: for each job with drafts, what it emits without: right drafts come from here.
         tracer: takes the ghost events, if any are wanted.
         full: whether the events carry bits.
+        candidates: whether the events say what each token was drawn from.
         on_step: called after each step with the number of requests that have ended.
     """
     from vosti.impl.engine import Engine
@@ -97,11 +99,19 @@ def run_together(
         if job.draft is not None
     }
     drafter = ScriptedDrafter(scripts, backend.vocab_size, otherwise=drafter_of(options))
-    return serve(Engine(backend, options, drafter=drafter, tracer=tracer, full=full), jobs, on_step)
+    return serve(
+        Engine(backend, options, drafter=drafter, tracer=tracer, full=full, candidates=candidates), jobs, on_step
+    )
 
 
 def run_alone(
-    backend: Backend, job: Job, options: EngineOptions, *, tokens: int | None = None, tracer: Tracer | None = None
+    backend: Backend,
+    job: Job,
+    options: EngineOptions,
+    *,
+    tokens: int | None = None,
+    tracer: Tracer | None = None,
+    candidates: bool = False,
 ) -> Run:
     """Serve one request: no company, no drafts, no cancellation.
 
@@ -111,13 +121,14 @@ def run_alone(
         options: of the engine.
         tokens: after how many tokens it ends, if that is sooner than it would.
         tracer: takes the ghost events, if any are wanted.
+        candidates: whether the events say what each token was drawn from.
     """
     from vosti.impl.engine import Engine
 
     limit = job.params.max_tokens if tokens is None else min(tokens, job.params.max_tokens)
     params = replace(job.params, max_tokens=limit)
     lonely = replace(job, params=params, at=0, cancel_at=None, draft=None)
-    return serve(Engine(backend, options, tracer=tracer), [lonely])
+    return serve(Engine(backend, options, tracer=tracer, candidates=candidates), [lonely])
 
 
 def alone_options(job: Job, number: int) -> EngineOptions:

@@ -80,6 +80,7 @@ class Engine:
         drafter: Drafter | None = None,
         tracer: Tracer | None = None,
         full: bool = False,
+        candidates: bool = False,
         observer: Ghost | None = None,
         key_space: int = KEY_SPACE,
     ) -> None:
@@ -91,6 +92,7 @@ class Engine:
             drafter: proposes drafts; by default the one that the options ask for.
             tracer: takes ghost events; by default none are made.
             full: whether events carry the bits of logits and KV, and not only their digests.
+            candidates: whether events say what each token was drawn from.
             observer: is shown what a tracer's events are made from, in their place: without a tracer only.
             key_space: how many different hashes the prefix index has; a test makes it small, so that they collide.
         """
@@ -119,7 +121,14 @@ class Engine:
         self._ghost: Ghost = (
             (observer or NoGhost())
             if tracer is None
-            else TracedGhost(tracer, backend, self.options.page_size, full=full, reread=self.options.reread)
+            else TracedGhost(
+                tracer,
+                backend,
+                self.options.page_size,
+                full=full,
+                candidates=candidates,
+                reread=self.options.reread,
+            )
         )
 
     @property

@@ -11,12 +11,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from torch import Tensor
+
 from vosti.impl.abstraction import LiveRequest, snapshot
 from vosti.impl.backend import Backend, Batch, Digests, ForwardResult
 from vosti.impl.backends.host_digests import row_bytes
 from vosti.impl.planning import Chunk
 from vosti.impl.pool_state import Pool
 from vosti.impl.rows import rows_of
+from vosti.impl.sampling import candidates_of
+from vosti.spec.candidates import Candidates
 from vosti.spec.events import (
     ForwardEvent,
     OutputEvent,
@@ -27,8 +31,9 @@ from vosti.spec.events import (
     SlotBits,
     Tracer,
 )
+from vosti.spec.sampling import SamplerState
 from vosti.spec.state import Logits, PageId, RequestId, Token
-from vosti.spec.step import Action, Attach, Evict, Row, Rows
+from vosti.spec.step import Action, Attach, Emit, Evict, Row, Rows
 
 
 class Ghost(Protocol):
@@ -104,7 +109,9 @@ class _Begun:
 class TracedGhost:
     """Shows everything to a tracer."""
 
-    def __init__(self, tracer: Tracer, backend: Backend, page_size: int, *, full: bool, reread: bool) -> None:
+    def __init__(
+        self, tracer: Tracer, backend: Backend, page_size: int, *, full: bool, reread: bool, candidates: bool = False
+    ) -> None:
         """Show to `tracer`.
 
         Args:
@@ -113,14 +120,17 @@ class TracedGhost:
             page_size: slots per page.
             full: whether the bits themselves are shown, and not only their digests.
             reread: whether every initialised slot is read again after each step.
+            candidates: whether it is shown what each token was drawn from.
         """
         self._tracer = tracer
         self._backend = backend
         self._page_size = page_size
         self._full = full
+        self._candidates = candidates
         self._reread = reread
         self._logits: dict[int, Logits] = {}
         self._begun: _Begun | None = None
+        self._yielded: dict[Logits, Tensor] = {}
 
     def planned(self, step: int, actions: Sequence[Action]) -> None:
         """Read back the pages that are attached or evicted: nothing has touched their values since they were chosen."""
@@ -168,6 +178,8 @@ class TracedGhost:
         begun, self._begun = self._begun, None
         kv, logits = begun.slots(), begun.logits()
         self._logits = {row: Logits(name) for row, name in zip(begun.logit_rows, logits, strict=True)}
+        if self._candidates:
+            self._yielded = dict(zip(self._logits.values(), begun.result.logits, strict=True))
         finite = begun.result.logits_finite().tolist()
         self._tracer.record(
             ForwardEvent(
@@ -207,7 +219,21 @@ class TracedGhost:
         after = snapshot(pool, live)
         initialised = [(page, len(view.tokens)) for page, view in sorted(after.pages.items())]
         rereadings = self._read(initialised) if self._reread else ()
-        self._tracer.record(SettleEvent(step=step, actions=tuple(actions), after=after, rereadings=rereadings))
+        emits = [action for action in actions if isinstance(action, Emit)] if self._candidates else []
+        self._tracer.record(
+            SettleEvent(
+                step=step,
+                actions=tuple(actions),
+                after=after,
+                rereadings=rereadings,
+                candidates=tuple(map(self._drawn_from, emits)),
+            )
+        )
+
+    def _drawn_from(self, emit: Emit) -> Candidates:
+        """What the token was drawn from; the parameters that it depends on are the same after the draw."""
+        assert isinstance(emit.sampler, SamplerState)
+        return candidates_of(self._yielded[emit.record.logits], emit.sampler)
 
     def returned(
         self, step: int, request: RequestId, tokens: tuple[Token, ...], rows: Sequence[int], ended: str | None

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from vosti.spec.candidates import Candidates, runner_up_weight
 from vosti.spec.sampling import (
     EXPONENTIAL_COEFFICIENTS,
     INVERSE_LN2,
@@ -137,6 +138,23 @@ def kept(row: Tensor, state: SamplerState) -> tuple[Tensor, Tensor]:
         nucleus = _nucleus(row[tokens], weights, state.top_p)
         tokens, weights = tokens[nucleus], weights[nucleus]
     return tokens, weights
+
+
+def candidates_of(row: Tensor, state: SamplerState) -> Candidates:
+    """What the token of this row [vocabulary] is drawn from, as `vosti.spec.candidates.candidates` has it.
+
+    Raises like `kept`.
+    """
+    tokens, weights = kept(row, state)
+    tokens, weights = tokens[weights > 0], weights[weights > 0]
+    found = tuple(zip(tokens.tolist(), weights.tolist(), strict=True))
+    others = torch.ones_like(row, dtype=torch.bool)
+    others[tokens] = False
+    if len(found) == len(row):
+        return Candidates(found, None)
+    next_best = row[others].max()
+    token = int(((row == next_best) & others).nonzero()[0, 0])
+    return Candidates(found, (token, runner_up_weight(next_best.item(), row.max().item(), state)))
 
 
 def logprobs(row: Tensor, k: int, token: int) -> Logprobs:

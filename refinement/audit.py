@@ -283,7 +283,9 @@ def _assumed(headers: Sequence[Header], heads: Sequence[str | None]) -> Iterator
     yield "A value that was observed once would be the same if it were computed again."
     if any(header.mode == "digest" for header in headers):
         yield "In mode digest, tokens follow from logits and sampler state in the way the sampler prescribes."
-    kinds = "Values" if any(header.mode == "digest" for header in headers) else "KV values"
+    if any(header.mode == "candidates" for header in headers):
+        yield "In mode candidates, the candidates follow from the logits in the way the sampler prescribes."
+    kinds = "KV values" if all(header.mode == "full" for header in headers) else "Values"
     yield f"{kinds} that are recorded as finite are finite."
     if any(not header.reread for header in headers):
         yield "Between a page's reading and the next one, nobody but the recorded rows wrote to it."

@@ -30,7 +30,7 @@ from vosti.refinement.violation import Refuted
 from vosti.spec.determinism import Record
 from vosti.spec.events import Event, ForwardEvent, OutputEvent, PlanEvent, Reading, SettleEvent
 from vosti.spec.state import RequestId, State
-from vosti.spec.step import Action, Attach, Evict, Fail, Finish, Phase, Retract
+from vosti.spec.step import Action, Attach, Emit, Evict, Fail, Finish, Phase, Retract
 
 EVERY = 64
 """After so many steps Inv is evaluated on all objects, and not only on those that were touched."""
@@ -197,6 +197,7 @@ class Checker:
 
     def _settle(self, event: SettleEvent) -> None:
         run = self.run
+        self._take_candidates(event)
         for action in event.actions:
             perform(run, Phase.SETTLE, action)
         self._check_used(event.actions)
@@ -204,6 +205,13 @@ class Checker:
         self._comparison.compare(run.state, event.after, touched, run.place)
         self._invariant.check(run.state, touched, run.place, whole=self.steps % self._every == 0)
         self._check_rereadings(event.rereadings)
+
+    def _take_candidates(self, event: SettleEvent) -> None:
+        run = self.run
+        wanted = sum(isinstance(action, Emit) for action in event.actions) if run.header.mode == "candidates" else 0
+        if len(event.candidates) != wanted:
+            run.place.refute("candidates_match_emits", expected=wanted, actual=len(event.candidates))
+        run.drawn_from = iter(event.candidates) if run.header.mode == "candidates" else None
 
     def _check_used(self, settled: Sequence[Action]) -> None:
         """Every row of logits has a use, or a reason why it has none."""

@@ -14,6 +14,7 @@ from vosti.refinement.differences import applied, difference, is_minimal
 from vosti.refinement.errors import UnwritableEvent
 from vosti.refinement.samplers import sampler_fields, sampler_from
 from vosti.spec import step as spec
+from vosti.spec.candidates import Candidates
 from vosti.spec.determinism import Record
 from vosti.spec.events import (
     Event,
@@ -26,7 +27,7 @@ from vosti.spec.events import (
     SlotBits,
     Snapshot,
 )
-from vosti.spec.state import Logits
+from vosti.spec.state import Logits, Token
 
 EventEntry = entries.PlanEntry | entries.ForwardEntry | entries.SettleEntry | entries.OutputEntry
 
@@ -84,6 +85,7 @@ def entry_of(event: Event, previous: str, before: Snapshot) -> EventEntry:
                 actions=tuple(map(action_entry, event.actions)),
                 after=difference(before, event.after),
                 rereadings=tuple(map(_reading_entry, event.rereadings)),
+                candidates=tuple(map(_candidates_entry, event.candidates)),
             )
         case OutputEvent():
             return entries.OutputEntry(
@@ -98,6 +100,12 @@ def entry_of(event: Event, previous: str, before: Snapshot) -> EventEntry:
 
 def _reading_entry(reading: Reading) -> parts.Reading:
     return parts.Reading(reading.page, reading.slots)
+
+
+def _candidates_entry(found: Candidates) -> parts.Candidates:
+    kept = tuple((Token(token), share) for token, share in found.kept)
+    runner_up = None if found.runner_up is None else (Token(found.runner_up[0]), found.runner_up[1])
+    return parts.Candidates(kept, runner_up)
 
 
 TO_ENTRY: dict[type, Callable[[Any], parts.AnyAction]] = {
@@ -160,6 +168,7 @@ def event_of(entry: EventEntry, before: Snapshot, values: Mapping[str, bytes] = 
                 actions=tuple(map(action_of, entry.actions)),
                 after=applied(before, entry.after),
                 rereadings=tuple(map(_reading_of, entry.rereadings)),
+                candidates=tuple(Candidates(found.kept, found.runner_up) for found in entry.candidates),
             )
         case entries.OutputEntry():
             return OutputEvent(

@@ -13,12 +13,15 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from vosti.refinement.parts import AnyAction, Difference, Pages, Reading, Row, RowValue, Tokens
+from vosti.refinement.parts import AnyAction, Candidates, Difference, Pages, Reading, Row, RowValue, Tokens
 from vosti.spec.digests import SHA256
 from vosti.spec.state import RequestId
 
 FORMAT = "vosti-trace"
 VERSION = 1
+
+Mode = Literal["digest", "candidates", "full"]
+"""What a trace holds of logits and KV: digests; what each token was drawn from, too; or the bits, too."""
 
 FIRST_PREVIOUS = "0" * 64
 """What the first entry has in place of the digest of a line before it."""
@@ -51,7 +54,7 @@ class Header(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     options: dict[str, Any] = {}
     """Options of the engine outside W."""
 
-    mode: Literal["digest", "full"] = "digest"
+    mode: Mode = "digest"
     digest: str = SHA256.name
     """Which of `vosti.spec.digests.ALGORITHMS` digests are made with."""
 
@@ -70,7 +73,7 @@ def header(
     max_seqs: int,
     token_budget: int,
     options: Mapping[str, object] | None = None,
-    mode: Literal["digest", "full"] = "digest",
+    mode: Mode = "digest",
     digest: str = SHA256.name,
     reread: bool = False,
     context: Mapping[str, object] | None = None,
@@ -126,13 +129,14 @@ class ForwardEntry(Entry, frozen=True, tag="forward"):
     logits: tuple[RowValue, ...]
 
 
-class SettleEntry(Entry, frozen=True, tag="settle"):
+class SettleEntry(Entry, frozen=True, tag="settle", omit_defaults=True):
     """`vosti.spec.events.SettleEvent`, its snapshot as a difference."""
 
     step: int
     actions: tuple[AnyAction, ...]
     after: Difference
     rereadings: tuple[Reading, ...]
+    candidates: tuple[Candidates, ...] = ()
 
 
 class OutputEntry(Entry, frozen=True, tag="output"):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Generic, NamedTuple, TypeVar
 
+from vosti.spec.candidates import Candidates
 from vosti.spec.state import Page, PageId, Sampler, State, Token
 
 Key = TypeVar("Key", bound=Hashable)
@@ -106,6 +107,9 @@ class Observations:
         """The sampler: digest of logits and sampler state → token. No parameter of a sampler state looks at the
         history.
         """
+
+        self.candidates: ObservedFunction[tuple[str, tuple[object, ...]], Candidates] = ObservedFunction()
+        """What tokens are drawn from: digest of logits and the sampler's parameters → candidates."""
 
         self.records: ObservedFunction[tuple[int, int, Sampler], tuple[str, Token]] = ObservedFunction()
         """Output records: number of a history, how much of it is the prompt, sampler state → logits and token."""

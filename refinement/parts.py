@@ -179,6 +179,13 @@ class RowValue(Struct, frozen=True, array_like=True, forbid_unknown_fields=True)
     finite: bool
 
 
+class Candidates(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """`vosti.spec.candidates.Candidates`."""
+
+    kept: tuple[tuple[Token, int], ...]
+    runner_up: tuple[Token, int] | None
+
+
 # ---------------------------------------------------------------- differences of snapshots
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from vosti.refinement.explain import explain
 from vosti.refinement.run import Run
 from vosti.spec import actions
+from vosti.spec.candidates import Candidates, drawn, may_be_candidates
 from vosti.spec.determinism import Admission
 from vosti.spec.events import RowBits
 from vosti.spec.reference import next_sampler
@@ -168,6 +169,8 @@ def _check_token(run: Run, emit: Emit, row: RowBits, tokens: tuple[int, ...]) ->
     first = run.observations.tokens.observe((str(row.logits), sampler), token, run.place.trace, run.step)
     if first is not None and first.answer != token:
         run.place.refute("sampled_token", expected=str(first), actual=str(token), position=position)
+    if run.drawn_from is not None and isinstance(sampler, SamplerState):
+        _check_candidates(run, next(run.drawn_from), str(row.logits), sampler, token, position)
     if run.full and isinstance(sampler, SamplerState):
         try:
             drawn = sample(floats(run.forward.values[str(row.logits)]), sampler, tokens, len(request.prompt))
@@ -175,6 +178,22 @@ def _check_token(run: Run, emit: Emit, row: RowBits, tokens: tuple[int, ...]) ->
             run.place.refute("sampled_token", expected=f"none: {error}", actual=token, position=position)
         if token != drawn:
             run.place.refute("sampled_token", expected=drawn, actual=token, position=position)
+
+
+def _check_candidates(
+    run: Run, found: Candidates, logits: str, sampler: SamplerState, token: int, position: int
+) -> None:
+    """The token is the one that is drawn from the candidates, and these are what was seen of the row before."""
+    place = run.place
+    if not may_be_candidates(found, sampler):
+        expected, actual = explain(may_be_candidates, found, sampler)
+        place.refute("candidates_are_kept", expected=expected, actual=actual, position=position)
+    if token != drawn(found, sampler):
+        place.refute("sampled_token", expected=drawn(found, sampler), actual=token, position=position)
+    parameters = (sampler.temperature, sampler.top_k, sampler.top_p, sampler.min_p)
+    first = run.observations.candidates.observe((logits, parameters), found, place.trace, run.step)
+    if first is not None and first.answer != found:
+        place.refute("candidates_are_canonical", expected=str(first), actual=found, position=position)
 
 
 def floats(bits: bytes) -> array[float]:

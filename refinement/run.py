@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from vosti.refinement.codec import NO_VALUES
@@ -13,6 +13,7 @@ from vosti.refinement.outputs import Outputs
 from vosti.refinement.positions import Positions
 from vosti.refinement.violation import Place
 from vosti.refinement.witnesses import Witnesses
+from vosti.spec.candidates import Candidates
 from vosti.spec.determinism import Admission, Record
 from vosti.spec.events import RowBits
 from vosti.spec.state import PageId, RequestId, State, initial
@@ -45,6 +46,9 @@ class Run:
         """The run that a header announces, before its first step."""
         self.header = header
         self.full = header.mode == "full"
+        self.drawn_from: Iterator[Candidates] | None = None
+        """In mode "candidates", those of the emits of this step that are still to come."""
+
         self.state: State = initial(frozenset(map(PageId, range(header.pages))), header.page_size)
         self.place = Place(trace)
         self.observations = observations

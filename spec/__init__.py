@@ -13,7 +13,8 @@ read, in this order:
 8. `vosti.spec.events`: what an engine shows of itself, so that somebody else can check it.
 9. `vosti.spec.digests`: what stands for a value's bits.
 10. `vosti.spec.sampling`: the exact sampler.
-11. `vosti.spec.numerics`: the canonical row programs, the floating-point operations behind one output row.
+11. `vosti.spec.candidates`: what of a row decides a token.
+12. `vosti.spec.numerics`: the canonical row programs, the floating-point operations behind one output row.
 
 Numbers of sections, definitions and theorems are those of the paper "Vosti: Specifying, Implementing, and Verifying
 Deterministic LLM Inference".

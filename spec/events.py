@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from vosti.spec.candidates import Candidates
 from vosti.spec.state import Domain, Logits, Page, PageId, Request, RequestId, Token
 from vosti.spec.step import Action, Rows
 
@@ -125,6 +126,9 @@ class SettleEvent:
     after: Snapshot
     rereadings: tuple[Reading, ...]
     """Every initialised page, if the engine was asked to read all of them again after each step; otherwise none."""
+
+    candidates: tuple[Candidates, ...] = ()
+    """In mode "candidates", what each emit's token was drawn from, in order; otherwise empty."""
 
 
 @dataclass(frozen=True)

@@ -159,6 +159,7 @@ def _replay(setting: Setting, run: Run, folder: Path) -> Replays:
     paths: list[Path] = []
     differences: list[Difference] = []
     steps = records = 0
+    mode: Mode = "candidates" if setting.mode == "candidates" else "digest"
     with progress("alone") as advance:
         for number, job in enumerate(setting.jobs):
             output = run.outputs[job.id]
@@ -166,8 +167,10 @@ def _replay(setting: Setting, run: Run, folder: Path) -> Replays:
                 options = alone_options(job, number)
                 path = folder / f"alone-{number + 1:03}.trace"
                 cut = len(output.token_ids) if output.finish_reason == "cancelled" else None
-                with TraceWriter(path, setting.header(options, "digest", f"{job.id} alone")) as tracer:
-                    alone = run_alone(setting.backend, job, options, tokens=cut, tracer=tracer)
+                with TraceWriter(path, setting.header(options, mode, f"{job.id} alone")) as tracer:
+                    alone = run_alone(
+                        setting.backend, job, options, tokens=cut, tracer=tracer, candidates=mode == "candidates"
+                    )
                 paths.append(path)
                 steps += alone.steps
                 records += len(alone.outputs[job.id].token_ids)

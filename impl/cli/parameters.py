@@ -74,10 +74,10 @@ _RUN = (
     *_SIZES,
     click.option(
         "--mode",
-        type=click.Choice(["digest", "full"]),
+        type=click.Choice(["digest", "candidates", "full"]),
         default="digest",
         show_default=True,
-        help="What a trace holds of logits and KV: digests, or the bits themselves.",
+        help="What a trace holds of logits and KV: digests, also what each token was drawn from, or all bits.",
     ),
     click.option("--reread", is_flag=True, help="Read every initialised slot again after each step."),
     click.option(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vosti.impl.workload import Job, Workload
     from vosti.refinement.entries import Header
 
-Mode = Literal["digest", "full"]
+Mode = Literal["digest", "candidates", "full"]
 
 
 @dataclass(frozen=True)
@@ -129,6 +129,7 @@ def recorded(setting: Setting, path: Path, expected: Mapping[str, tuple[int, ...
             expected,
             tracer=tracer,
             full=setting.mode == "full",
+            candidates=setting.mode == "candidates",
             on_step=lambda finished: advance(finished, len(setting.jobs)),
         )
     return tracer.head, run

@@ -1,7 +1,9 @@
 """`vosti record` and `vosti audit`: traces on disk, whole, cut, edited and forged."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,6 +106,62 @@ def test_a_requirement_of_an_audit(trace: Path) -> None:
     ended = vosti("audit", trace, "--require", "hits>=1", "--require", "failures>=1")
 
     assert (2, "vosti: Required and not met: failures>=1 (there are 0).\n") == (ended.code, ended.err)
+
+
+# ---------------------------------------------------------------- what tokens are drawn from
+
+
+@pytest.fixture(scope="module")
+def with_candidates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same in mode candidates."""
+    path = tmp_path_factory.mktemp("traces") / "candidates.trace"
+    assert 0 == vosti("record", "tiny-llama3", *SMALL, "--mode", "candidates", "-o", path).code
+    return path
+
+
+def test_an_audit_draws_tokens_from_candidates(with_candidates: Path, trace: Path) -> None:
+    """A trace with candidates refines, alone and beside one with digests, which it equals but for the candidates."""
+    ended = vosti("audit", with_candidates, trace)
+
+    assert (0, "") == (ended.code, ended.err)
+    assert "- In mode candidates, the candidates follow from the logits" in ended.out
+    said = [line for line in lines_of(with_candidates) if '"candidates":[[[' in line]
+    assert len(said) == sum('["emit"' in line for line in lines_of(trace)) > 0
+
+
+def forge_weight(settle: list[Any], candidates: list[Any]) -> None:
+    """The most probable candidate of the first emit is less probable."""
+    candidates[0][0] = [[token, min(share, 2**23)] for token, share in candidates[0][0]]
+
+
+def forge_candidate(settle: list[Any], candidates: list[Any]) -> None:
+    """The first emit's only candidate is another token."""
+    candidates[0] = [[[candidates[0][0][0][0] + 1, 2**24]], None]
+
+
+def forge_token(settle: list[Any], candidates: list[Any]) -> None:
+    """The first emit is of another token."""
+    emit = next(action for action in settle if action[0] == "emit")
+    emit[3] += 1
+
+
+@pytest.mark.parametrize(
+    ("forge", "check"),
+    [(forge_weight, "candidates_are_kept"), (forge_candidate, "sampled_token"), (forge_token, "sampled_token")],
+)
+def test_forged_candidates_are_a_violation(
+    forge: Callable[[list[Any], list[Any]], None], check: str, with_candidates: Path, tmp_path: Path
+) -> None:
+    """An edited weight, candidate or token is found under a recomputed chain."""
+    lines = lines_of(with_candidates)
+    number = next(n for n, line in enumerate(lines) if '"candidates":[[[' in line)
+    entry = json.loads(lines[number])
+    forge(entry["actions"], entry["candidates"])
+    lines[number] = json.dumps(entry, separators=(",", ":"), ensure_ascii=False)
+    ended = vosti("audit", edited(with_candidates, tmp_path, rechained(lines)))
+
+    assert (1, "") == (ended.code, ended.err), ended.err
+    assert f"check     {check}:" in ended.out
 
 
 # ---------------------------------------------------------------- traces that are none

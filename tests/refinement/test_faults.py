@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from event_faults import FAULTS, FULL_FAULTS, REREAD_FAULTS
+from event_faults import CANDIDATE_FAULTS, FAULTS, FULL_FAULTS, REREAD_FAULTS
 from event_streams import Fault, Stream, stream
 from event_walk import Habits
 from event_worlds import FloatWorld
@@ -20,7 +20,7 @@ PLAIN = Habits(pages=9, sick=0.1, preempt=0.1)
 
 def faulty(fault: Fault, habits: Habits, count: int) -> list[Stream]:
     """The fault in several runs."""
-    world = FloatWorld() if habits.full else None
+    world = FloatWorld() if habits.full or habits.candidates else None
     edited = (fault.edit(stream(seed, 40, habits, world)) for seed in range(60))
     return list(islice((run for run in edited if run is not None), count))
 
@@ -56,6 +56,16 @@ def test_a_fault_in_the_bits_is_found(fault: Fault) -> None:
     found = [run.violation() for run in faulty(fault, replace(PLAIN, full=True, sick=0.0), 3)]
 
     assert [fault.check] * 3 == [violation and violation.check for violation in found]
+
+
+@pytest.mark.parametrize("fault", CANDIDATE_FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_in_the_candidates_is_found(fault: Fault, tmp_path: Path) -> None:
+    """In mode candidates, tokens are drawn from candidates, and those are what they were; from a trace, too."""
+    runs = faulty(fault, replace(PLAIN, candidates=True, sick=0.0), 3)
+    runs[0].write(tmp_path / "trace")
+
+    assert [fault.check] * 3 == [violation and violation.check for violation in map(Stream.violation, runs)]
+    assert [fault.check] == [violation.check for violation in audit([tmp_path / "trace"]).violations]
 
 
 @pytest.mark.parametrize("seed", range(4))

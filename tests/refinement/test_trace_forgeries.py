@@ -131,7 +131,7 @@ FORGERIES: dict[str, tuple[Callable[[Lines], Lines], str]] = {
         "has version 2, and this program reads version 1",
     ),
     "an unknown mode": (
-        lambda lines: [lines[0].replace(b'"mode":"digest"', b'"mode":"candidates"'), *lines[1:]],
+        lambda lines: [lines[0].replace(b'"mode":"digest"', b'"mode":"tokens"'), *lines[1:]],
         "mode",
     ),
     "an unknown digest": (

@@ -7,6 +7,7 @@ of, as a `World` says.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
@@ -14,6 +15,7 @@ from random import Random
 from event_worlds import SICK, HashWorld, Tokens, World
 from vosti.refinement.entries import Header, header
 from vosti.spec import actions
+from vosti.spec.candidates import Candidates, candidates
 from vosti.spec.determinism import Record
 from vosti.spec.digests import sha256
 from vosti.spec.events import (
@@ -115,6 +117,8 @@ class Habits:
 
     reread: bool = False
     full: bool = False
+    candidates: bool = False
+    """Emits say what their token was drawn from. The world is a `FloatWorld`."""
 
 
 @dataclass
@@ -150,6 +154,7 @@ class EventWalk:
         self.wishes: dict[RequestId, Wish] = {}
         self.used: dict[PageId, int] = {}
         self.actions: list[Action] = []
+        self.drawn_from: list[Candidates] = []
         self.readings: list[Reading] = []
         self.outputs: dict[RequestId, OutputEvent] = {}
 
@@ -163,7 +168,7 @@ class EventWalk:
             pages=habits.pages,
             max_seqs=habits.max_seqs,
             token_budget=habits.token_budget,
-            mode="full" if habits.full else "digest",
+            mode="full" if habits.full else "candidates" if habits.candidates else "digest",
             reread=habits.reread,
         )
 
@@ -381,7 +386,7 @@ class EventWalk:
 
     def settle(self, shares: list[Share], taken: dict[tuple[RequestId, int], RowBits]) -> SettleEvent:
         """Judge drafts, emit, publish, end."""
-        self.actions = []
+        self.actions, self.drawn_from = [], []
         for share in shares:
             r = share.request
             last = len(history(self.state.requests[r])) - 1
@@ -389,7 +394,8 @@ class EventWalk:
                 if owner == r and position < last:
                     self.do(Observe(r, position, bits.logits))
             self.emit(r, taken)
-        return SettleEvent(self.steps, tuple(self.actions), snapshot(self.state), self.rereadings())
+        drawn_from = tuple(self.drawn_from) if self.habits.candidates else ()
+        return SettleEvent(self.steps, tuple(self.actions), snapshot(self.state), self.rereadings(), drawn_from)
 
     def emit(self, r: RequestId, taken: dict[tuple[RequestId, int], RowBits]) -> None:
         """What becomes of one request."""
@@ -408,6 +414,8 @@ class EventWalk:
                 self.do(Retract(r))
             assert isinstance(request.sampler, SamplerState)
             record = Record(row.logits, token)
+            if self.habits.candidates:
+                self.drawn_from.append(candidates(array("f", self.world.logits(tokens)), request.sampler))
             self.do(Emit(r, record, Sampler(request.sampler.advanced())))
             self.heard(r, record)
             if len(self.state.requests[r].output) == self.wishes[r].length:
