@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 
@@ -26,6 +26,7 @@ from vosti.impl.fingerprint import fingerprint_of
 from vosti.impl.ghost import Ghost, NoGhost, TracedGhost
 from vosti.impl.options import EngineOptions, SamplingParams
 from vosti.impl.packing import pack
+from vosti.impl.persistent import replace
 from vosti.impl.planning import Candidate, Chunk, Limits, chunk_counts, pages_needed, plan_step
 from vosti.impl.pool_state import KEY_SPACE, empty
 from vosti.impl.sampling import Logprobs, logprobs, sample_row

@@ -6,12 +6,13 @@ Pure functions over the pool and one request's record; the sampler is a function
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vosti.impl import pool as pools
 from vosti.impl.history import History, Tokens
 from vosti.impl.options import SamplingParams
+from vosti.impl.persistent import replace
 from vosti.impl.pool_state import Pool
 from vosti.spec.determinism import Record
 from vosti.spec.sampling import SamplerState
