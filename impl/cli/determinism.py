@@ -13,8 +13,9 @@ import click
 from vosti.impl.cli.ending import CANNOT_RUN, REFINES, VIOLATION, CannotRun
 from vosti.impl.cli.files import check_writable, write_json, write_text
 from vosti.impl.cli.outcome import counted, table
-from vosti.impl.cli.parameters import FILE, json_option, junit_option
+from vosti.impl.cli.parameters import FILE, json_option, junit_option, model_options
 from vosti.impl.cli.progress import progress
+from vosti.impl.cli.running import check_model
 
 if TYPE_CHECKING:
     from vosti.impl.cli.junit import Case
@@ -34,12 +35,11 @@ ENDINGS = {"pass": REFINES, "mismatch": VIOLATION, "invalid": CANNOT_RUN, "incom
     show_default=True,
     help="What is measured: vosti, transformers, vllm or vllm-batch-invariant.",
 )
-@click.option("--backend", default="cpu", show_default=True, help="Where it computes: cpu or cuda.")
+@model_options
 @click.option(
     "--suite", type=click.Choice(["paper", "extended", "quick"]), default="quick", show_default=True, help="Which axes."
 )
 @click.option("--axes", default="", metavar="A,B", help="Run these axes of the suite only.")
-@click.option("--dummy-weights", type=click.IntRange(min=0), metavar="SEED", help="Make up the weights.")
 @click.option(
     "--report", type=FILE, metavar="DIR", help="Keep results and reports there; a run takes only what is missing."
 )
@@ -53,6 +53,7 @@ def determinism_command(
     suite: str,
     axes: str,
     dummy_weights: int | None,
+    unsafe_unprobed: bool,
     report: Path | None,
     seconds: float | None,
     json_file: Path | None,
@@ -60,8 +61,8 @@ def determinism_command(
 ) -> int:
     """Serve the same requests under schedules that differ, and compare every bit of every row of logits.
 
-    MODEL is a checkpoint's folder, or the name of a bundled one. Without MODEL nothing is run: the reports of --report
-    are written again from the results that lie there.
+    MODEL is a checkpoint's folder, or the name of a bundled one: tiny-gemma3 or tiny-llama3. Without MODEL nothing is
+    run: the reports of --report are written again from the results that lie there.
 
     Exit codes: 0 all pairs match, 1 some differ, 2 some compare nothing or were not run.
     """
@@ -74,7 +75,8 @@ def determinism_command(
     if engine not in ENGINES:
         raise CannotRun(f"There is no engine {engine!r}: the engines are {', '.join(ENGINES)}.")
     chosen = tuple(axis.strip() for axis in axes.split(",") if axis.strip())
-    choice = Choice(engine, model, backend, dummy_weights)
+    check_model(model, dummy_weights)
+    choice = Choice(engine, model, backend, dummy_weights, unsafe_unprobed)
     if report is None:
         with TemporaryDirectory(prefix="vosti-") as folder:
             summary = _measure(choice, suite, chosen, Path(folder), seconds)

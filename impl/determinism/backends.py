@@ -11,6 +11,7 @@ from vosti.impl.determinism.protocol import Settings
 
 if TYPE_CHECKING:
     from vosti.impl.backend import Backend
+    from vosti.impl.backends.cuda.backend import CudaBackend
     from vosti.impl.models.model import Model
     from vosti.kernels.tables import Table
 
@@ -29,22 +30,21 @@ class Backends:
     variants: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-def open_backends(path: Path, backend: str, dummy_weights: int | None) -> Backends:
-    """Load a model. Raises `InvalidOptionError` for a backend that does not exist, and what loading raises."""
-    from vosti.impl.errors import InvalidOptionError
-
-    if backend == "cpu":
-        return _cpu(path, dummy_weights)
-    if backend == "cuda":
-        return _cuda(path, dummy_weights)
-    raise InvalidOptionError(f"There is no backend {backend!r}: the backends are cpu and cuda.")
-
-
-def _cpu(path: Path, dummy_weights: int | None) -> Backends:
+def open_backends(path: Path, backend: str, *, dummy_weights: int | None, unsafe_unprobed: bool) -> Backends:
+    """Load a model for a backend, by the name that `vosti.impl.opening` knows; raises what that raises."""
     from vosti.impl.backends.cpu import CpuBackend
-    from vosti.impl.models.model import Model
+    from vosti.impl.backends.cuda.backend import CudaBackend
+    from vosti.impl.opening import open_backend
 
-    model = Model.load(path, dummy_weights=dummy_weights)
+    plain = open_backend(path, backend, dummy_weights=dummy_weights, unsafe_unprobed=unsafe_unprobed)
+    if isinstance(plain, CpuBackend):
+        return _cpu(plain.model)
+    assert isinstance(plain, CudaBackend), "there are two backends"
+    return _cuda(plain)
+
+
+def _cpu(model: Model) -> Backends:
+    from vosti.impl.backends.cpu import CpuBackend
 
     def opened(settings: Settings) -> Backend:
         token = settings.non_finite_token
@@ -64,21 +64,23 @@ def with_non_finite_token(model: Model, token: int) -> Model:
     return replace(model, parameters={**model.parameters, name: table})
 
 
-def _cuda(path: Path, dummy_weights: int | None) -> Backends:
-    from vosti.impl.backends.cuda.backend import CudaBackend
-    from vosti.impl.backends.cuda.opening import open_cuda
+EAGER = "eager"
+"""The variant without captured graphs; the plain backend has them."""
 
-    plain = open_cuda(path, dummy_weights=dummy_weights)
+
+def _cuda(plain: CudaBackend) -> Backends:
+    from vosti.impl.backends.cuda.backend import CudaBackend
+
     most = max(len(entry.choices) for entry in plain.table.entries.values())
-    kept: dict[str, CudaBackend] = {"": plain}
+    tables = {f"tile-{number}": forced(plain.table, number) for number in range(most)}
 
     def opened(settings: Settings) -> Backend:
         variant = settings.variant
-        if variant not in kept:
-            kept.update({variant: CudaBackend(plain.model, forced(plain.table, int(variant.rpartition("-")[2])))})
-        return kept[variant]
+        if not variant:
+            return plain
+        return CudaBackend(plain.model, tables.get(variant, plain.table), graphs=variant != EAGER)
 
-    return Backends(plain.model, opened, can_poison=False, variants={"tiles": [f"tile-{i}" for i in range(most)]})
+    return Backends(plain.model, opened, can_poison=False, variants={"tiles": tuple(tables), "graphs": (EAGER,)})
 
 
 def forced(table: Table, number: int) -> Table:

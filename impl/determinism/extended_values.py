@@ -156,6 +156,41 @@ def _sampling(stage: Stage) -> Iterator[Case]:
         yield case("turned", [Scenario("sampling", "turned", settings, (turned,))])
 
 
+# ---------------------------------------------------------------- logits of prompts
+
+
+def _prompt_logprobs(stage: Stage) -> Iterator[Case]:
+    """What a request generated, given as a prompt: its logits at every position against those of decoding."""
+    tokens = 8 if stage.quick else 32
+    asks = [Ask(f"told-{i}", stage.prompt(stage.page + 5 * i, 27_000 + i), tokens) for i in range(4)]
+    for budget in stage.some((stage.geometry.token_budget, 2 * stage.page + 1), (2 * stage.page + 1,)):
+        cost, count = 2 * tokens_of(asks), tokens * len(asks)
+        name = f"prompt-logprobs/budget-{budget}"
+        yield Case("prompt-logprobs", name, cost, count, partial(_reread, stage, asks, budget, name))
+
+
+def _reread(stage: Stage, asks: list[Ask], budget: int, name: str, bench: Bench) -> Iterator[Pair]:
+    told = bench.references(asks)
+    again = [
+        replace(ask, prompt=ask.prompt + answer.tokens, max_tokens=1, observe=True)
+        for ask, answer in zip(asks, told, strict=True)
+    ]
+    (read,) = bench.serve(stage.settings(token_budget=budget), again)
+    for ask, decoded, observed in zip(asks, told, read, strict=True):
+        for i, row in enumerate(decoded.rows):
+            position = len(ask.prompt) - 1 + i
+            there = observed.observed.get(position, b"")
+            yield Pair(
+                name=f"{name}/{ask.name}/{position}",
+                request=ask.name,
+                position=position,
+                left=there,
+                right=row,
+                differs=differences(observed, decoded, None),
+                invalid=None if there else "the logits of this position were not shown",
+            )
+
+
 # ---------------------------------------------------------------- variants
 
 
@@ -176,6 +211,12 @@ AXES = (
     Axis("kv", "the bytes of keys and values themselves", _kv, frozenset({Ability.KV, Ability.STEPS})),
     Axis("drafts", "drafts of 1 to 15 tokens, right and wrong", _drafts, frozenset({Ability.DRAFTS})),
     Axis("sampling", "seeded sampling, alone and in company", _sampling, frozenset({Ability.SAMPLING, Ability.STEPS})),
+    Axis(
+        "prompt-logprobs",
+        "logits of prompt positions against those of decoding",
+        _prompt_logprobs,
+        frozenset({Ability.OBSERVED, Ability.PAGES}),
+    ),
     Axis("tiles", "each table entry's tiles and splits", partial(_variants, "tiles"), variant="tiles"),
     Axis("graphs", "captured graphs, and none", partial(_variants, "graphs"), variant="graphs"),
 )

@@ -21,6 +21,8 @@ class Choice:
     model: str
     backend: str
     dummy_weights: int | None = None
+    unsafe_unprobed: bool = False
+    """Whether this engine runs on a GPU on which its kernels were never checked."""
 
     def words(self) -> tuple[str, ...]:
         """The choice as arguments of a process."""
@@ -32,7 +34,13 @@ class Choice:
         """The choice that such arguments name."""
         named = dict(word.split("=", 1) for word in words)
         seed = named.get("dummy_weights")
-        return cls(named["engine"], named["model"], named["backend"], None if seed is None else int(seed))
+        return cls(
+            named["engine"],
+            named["model"],
+            named["backend"],
+            None if seed is None else int(seed),
+            named["unsafe_unprobed"] == "True",
+        )
 
 
 def open_subject(choice: Choice) -> Subject:
@@ -61,7 +69,9 @@ def _vosti(choice: Choice) -> Subject:
 
     torch.set_num_threads(1)
     path = find_checkpoint(choice.model)
-    backends = open_backends(path, choice.backend, choice.dummy_weights)
+    backends = open_backends(
+        path, choice.backend, dummy_weights=choice.dummy_weights, unsafe_unprobed=choice.unsafe_unprobed
+    )
     config = backends.model.config
     windows = [attention.window for attention in config.attention.values() if attention.window is not None]
     return VostiSubject(

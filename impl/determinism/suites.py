@@ -32,6 +32,7 @@ QUICK = (
     "kv",
     "drafts",
     "sampling",
+    "prompt-logprobs",
 )
 """The extended axes of which the quick suite has a small part, beside the paper's axes in small."""
 

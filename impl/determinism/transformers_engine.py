@@ -47,7 +47,8 @@ class TransformersSubject:
             raise MissingEngineError("transformers is not installed: pip install 'vosti[peers]'.") from error
         import torch
 
-        if choice.backend == "cpu":
+        device = choice.backend if choice.backend != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+        if device == "cpu":
             torch.set_num_threads(1)  # or the order of sums would depend on the machine, too
         self._choice = choice
         path = find_checkpoint(choice.model)
@@ -57,8 +58,8 @@ class TransformersSubject:
             torch.manual_seed(choice.dummy_weights)
             config = transformers.AutoConfig.from_pretrained(path)
             model = transformers.AutoModelForCausalLM.from_config(config.get_text_config(), dtype=torch.bfloat16)
-        self.model = model.to(choice.backend).eval()
-        self.device = torch.device(choice.backend)
+        self.model = model.to(device).eval()
+        self.device = torch.device(device)
         self._config = self.model.config.get_text_config()
         self._vocabulary = read_vocabulary(path, self._config.vocab_size)
 

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,7 +49,10 @@ class VllmSubject:
             raise MissingEngineError("vLLM is not installed: pip install vllm, on a machine with a GPU.") from error
         self._choice = choice
         path = find_checkpoint(choice.model)
-        self._folder = str(path if path.is_dir() else path.parent)
+        self._own = TemporaryDirectory(prefix="vosti-shape-")
+        if path.is_file():  # a shape, which stands alone: vLLM wants a folder
+            shutil.copy(path, Path(self._own.name) / "config.json")
+        self._folder = str(path) if path.is_dir() else self._own.name
         self._config: Any = import_module("transformers").AutoConfig.from_pretrained(path).get_text_config()
         self._vocabulary = read_vocabulary(path, self._config.vocab_size)
         self._loaded: tuple[Settings, Any] | None = None

@@ -184,6 +184,7 @@ class VostiArm:
             min_p=chosen.min_p,
             seed=chosen.seed,
             ignore_eos=True,
+            prompt_logprobs=0 if ask.observe else None,
         )
         name = f"{self._calls}:{ask.name}"
         return Job(name, ask.prompt, params, at=ask.at, domain="", cancel_at=ask.cancel_at, draft=None)
