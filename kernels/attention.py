@@ -241,7 +241,7 @@ KEYS = f"{POSITION}, WINDOW, lambda j: tables[b, j // PAGE] * PAGE + j % PAGE, l
 
 VALUE = f"attention({QUERY}, visible_splits({KEYS}), scale, HEAD_DIM)[h // GROUP, h % GROUP, d]"
 
-_ROW = (("b", "z"), ("i", "(tiles - 1 - y) * BLOCK_Q + l0 // GROUP"))
+_ROW = (("b", "z"), ("i", "(tiles - 1 - y) * BLOCK_Q + l0 // GROUP"), ("h", "x % KV_HEADS * GROUP + l0 % GROUP"))
 
 ATTENTION = Kernel(
     attention_kernel,
@@ -278,7 +278,7 @@ ATTENTION = Kernel(
                 VALUE,
                 program=("h // GROUP + d // BLOCK_D * KV_HEADS", "tiles - 1 - i // BLOCK_Q", "b"),
                 lanes=("(i % BLOCK_Q) * GROUP + h % GROUP", "d % BLOCK_D"),
-                names=_ROW,
+                names=(*_ROW, ("d", "x // KV_HEADS * BLOCK_D + l1")),
                 when=IS_ROW,
             ),
             # Its value before, or 1 if some out[starts[b] + i, h, d] of the block of columns is not finite.
@@ -289,7 +289,7 @@ ATTENTION = Kernel(
                 "flag(not_finite(stored('out', b=b, i=i, h=h, d=e * BLOCK_D + k)))))",
                 program=("h // GROUP + e * KV_HEADS", "tiles - 1 - i // BLOCK_Q", "b"),
                 lanes=("(i % BLOCK_Q) * GROUP + h % GROUP",),
-                names=_ROW,
+                names=(*_ROW, ("e", "x // KV_HEADS")),
                 when=f"{IS_ROW} and e < HEAD_DIM // BLOCK_D",
             ),
         ),

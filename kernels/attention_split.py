@@ -236,6 +236,7 @@ _SPLITS = Fact(
     f"splits >= cdiv(lengths[b], SPLIT) - ({_FIRST}) or counts[b] == 0",
     kept="by `splits_needed`, for the longest sequence of the batch",
 )
+_MOST_SPLITS = "splits <= 2**20"
 _FEW = Fact(("b",), "counts[b] <= BLOCK_Q", kept="by the launcher, of most_rows")
 _COVERED = (
     "splits >= cdiv(lengths[b], SPLIT) - first(b), first(b) being the first split that sequence b's first row sees"
@@ -268,7 +269,7 @@ ATTENTION_SPLIT = Kernel(
             Constant("BLOCK_D"),
         ),
         grid=("KV_HEADS * (HEAD_DIM // BLOCK_D)", "splits", "sequences"),
-        premises=(*SHARED_PREMISES, f"{_CELLS} <= cells", "most_rows * (HEADS // KV_HEADS) <= BLOCK_R"),
+        premises=(*SHARED_PREMISES, _MOST_SPLITS, f"{_CELLS} <= cells", "most_rows * (HEADS // KV_HEADS) <= BLOCK_R"),
         row_inputs=ROW_INPUTS,
         outputs=(
             *(
@@ -322,7 +323,7 @@ ATTENTION_MERGE = Kernel(
             Constant("BLOCK_R"),
         ),
         grid=("HEADS", "most_rows", "sequences"),
-        premises=("HEADS % KV_HEADS == 0",),
+        premises=("HEADS % KV_HEADS == 0", _MOST_SPLITS),
         row_inputs=("the states of row (b, i, h) after each split, in ascending order",),
         outputs=(
             Output(

@@ -1,5 +1,5 @@
 """`vosti prove`: the theorems about the specification and the page pool, by two solvers; the exploration of small
-worlds; the mutants.
+worlds; the mutants; the kernels.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from vosti.impl.cli.parameters import FILE, json_option, junit_option
 from vosti.impl.cli.statistics import processors
 
 PARTS = ("spec", "refinement", "explore")
+KERNELS = "kernels"
 SOLVERS = ("z3", "cvc5")
 SUBJECT_OF = {"spec": "spec", "refinement": "pool"}
 """Part → whose mutants are tried for it."""
@@ -38,9 +39,12 @@ class Asked:
 
 
 @click.command("prove")
-@click.argument("parts", nargs=-1, type=click.Choice(PARTS), metavar="[spec|refinement|explore]...")
+@click.argument("parts", nargs=-1, metavar="[spec|refinement|explore]... | kernels [FILE.py]...")
 @click.option("--action", metavar="NAME", help="Only obligations about this action, such as evict.")
 @click.option("--conjunct", metavar="NAME", help="Only obligations about this conjunct or statement.")
+@click.option("--kernel", metavar="NAME", help="With kernels: only this one.")
+@click.option("--config", metavar="MODEL|SIZES", help="With kernels: a model's entries, or those with N=4096, …")
+@click.option("--every-page-size", is_flag=True, help="With kernels: attention at pages of 1 to 256 slots.")
 @click.option("--solver", type=click.Choice([*SOLVERS, "both"]), help="Who is asked: both, and z3 for mutants.")
 @click.option("--mutants", is_flag=True, help="Try the mutants of what is proved, instead of proving it.")
 @click.option("--export", type=FILE, metavar="DIR", help="A new folder, for what was asked for as files.")
@@ -55,6 +59,9 @@ def prove_command(
     parts: tuple[str, ...],
     action: str | None,
     conjunct: str | None,
+    kernel: str | None,
+    config: str | None,
+    every_page_size: bool,
     solver: str | None,
     mutants: bool,
     export: Path | None,
@@ -74,7 +81,19 @@ def prove_command(
 
     A proof that was found is kept, by the hash of all that it depends on, and not searched for again. With --export DIR
     the obligations are written there as SMT-LIB 2, and the counterexamples of an exploration as traces.
+
+    kernels: each kernel at each entry of the table for sm_90 computes its canonical row program, shown on the typed IR
+    that the compiler consumes; or each kernel of the files named, a list INSTANCES of them. With --solver cvc5 or both,
+    cvc5 repeats every query that Z3's proofs consist of.
     """
+    if KERNELS in parts:
+        if mutants or action or conjunct or export:
+            raise CannotRun("Kernels are proved by themselves: --kernel and --config choose among them.")
+        return _kernels(parts, kernel, config, every_page_size, solver, jobs, stats, verbose, json_file, junit_file)
+    unknown = [part for part in parts if part not in PARTS]
+    if unknown or kernel or config or every_page_size:
+        wrong = unknown[0] if unknown else "an option of kernels without that part"
+        raise CannotRun(f"There is no part {wrong} to prove: there are {', '.join(PARTS)}, and {KERNELS}.")
     proving = tuple(dict.fromkeys(part for part in parts or ("spec", "refinement") if part != "explore"))
     if "explore" in parts and (mutants or action or conjunct):
         raise CannotRun("An exploration has no obligations and no mutants: ask for it alone, or beside whole proofs.")
@@ -116,3 +135,33 @@ def prove_command(
 def _default_cache() -> Path:
     """Where programs keep what can be made again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vosti" / "proofs"
+
+
+def _kernels(
+    parts: tuple[str, ...],
+    kernel: str | None,
+    config: str | None,
+    every_page: bool,
+    solver: str | None,
+    jobs: int | None,
+    stats: bool,
+    verbose: bool,
+    json_file: Path | None,
+    junit_file: Path | None,
+) -> int:
+    others = [part for part in parts if part != KERNELS]
+    if not all(part.endswith(".py") for part in others):
+        raise CannotRun(f"With {KERNELS} go files of kernels, and no other parts: not {' '.join(others)}.")
+    check_writable(json_file)
+    check_writable(junit_file)
+
+    from vosti.impl.cli.junit import write_junit
+    from vosti.impl.cli.proving_kernels import AskedKernels, proved_kernels
+
+    files = tuple(Path(part) for part in others)
+    again = solver in ("cvc5", "both")
+    asked = AskedKernels(kernel, config, files, every_page, again, jobs or processors())
+    outcome = proved_kernels(asked, verbose=verbose, stats=stats)
+    write_json(json_file, outcome.json)
+    write_junit(junit_file, outcome.suites)
+    return REFINES if outcome.good else VIOLATION

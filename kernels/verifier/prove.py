@@ -68,6 +68,7 @@ class Proof:
 
     tally: Tally = field(default_factory=Tally)
     seconds: float = 0.0
+    """Time of the processor."""
 
 
 @dataclass(frozen=True)
@@ -106,10 +107,10 @@ def prove(
     Raises:
         RefusedError: for the first obligation that is not shown, naming operation and line.
     """
-    start = time.perf_counter()
+    start = time.process_time()
     proving = _Proving(kernel, contract, constants, elements or {}, earlier)
     proving.run()
-    proving.proof.seconds = time.perf_counter() - start
+    proving.proof.seconds = time.process_time() - start
     return proving.proof
 
 
