@@ -1,22 +1,20 @@
-"""One mutant: what recording, replaying and auditing find of an engine that has it inside.
+"""One mutant: what `vosti check` finds of an engine that has it inside.
 
-It is tried in a process of its own, on a copy of the package: the checkout is never touched. What is run is `vosti
-check`'s machinery (`vosti.impl.checking`, `vosti.refinement.audit`) on fixed scenarios and a backend without a model.
-Processor time and memory are limited, so that a mutant that runs for ever ends, whatever the machine's load.
+It is tried in a process of its own, on a copy of the package: the checkout is never touched. Processor time and memory
+are limited, so that a mutant that runs for ever ends, whatever the machine's load.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import resource
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
-from random import Random
 from tempfile import TemporaryDirectory
-from typing import Any
 
 SECONDS = 20
 """Processor seconds for one mutant, several times what a whole engine takes."""
@@ -24,47 +22,54 @@ SECONDS = 20
 BYTES = 4 * 2**30
 """Memory for one mutant beyond what the process has at its start."""
 
-SURVIVED = "survived"
+VIOLATION = 1
+"""The exit code for a violation."""
 
-WALKS = 80
-"""How many walks the pool makes beside its model."""
+SENTENCE = "a sentence"
+"""What stands for an error that is foreseen: a stall, a request that is refused, a broken trace."""
 
-DOOR = "door"
-"""The scenario in which nothing is recorded: it is what callers are answered."""
+
+class End(Enum):
+    """How the first `vosti check` that finds something ends."""
+
+    AUDIT = "a step, a value or a state is not the specification's"
+    """Exit code 1; the audit's first violation says which check is false."""
+
+    REPLAY = "a request gets other tokens alone"
+    """Exit code 1, and nothing is wrong with any trace."""
+
+    UNMET = "less is exercised than is required"
+    """Exit code 2, after everything was found to refine."""
+
+    ERROR = "the command ends in an error"
+    """Exit code 2 or 3: the engine raised something or stalled, refused the workload, or left no whole trace."""
+
+    ENDLESS = "the command does not end"
+    """Time or memory runs out."""
+
+    SURVIVED = "nothing is found"
+    """Exit code 0, each time."""
 
 
 @dataclass(frozen=True)
 class Verdict:
     """What came of one mutant."""
 
-    killed_by: str
-    """The check that failed first, what the engine raised, or `SURVIVED`."""
+    end: End
+    what: str
+    """The check that is false, the error, or what was required."""
 
-    scenario: str
-    detail: str
+    workload: str
+    before: str = ""
+    """Of an error: the check that is false of what was recorded before it, if one is."""
+
+    said: str = ""
+    """The last line of what the command wrote to its error stream."""
 
     @property
     def killed(self) -> bool:
         """Whether anything was found."""
-        return self.killed_by != SURVIVED
-
-
-@dataclass(frozen=True)
-class Reference:
-    """What a whole engine does in a scenario."""
-
-    drafts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """What requests with drafts emit without."""
-
-    outputs: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
-    """What was returned of each request, in company."""
-
-    steps: int = 0
-    exercised: tuple[str, ...] = ()
-    """What happened at all: hits, evictions, preemptions."""
-
-    answers: tuple[str, ...] = ()
-    """At the door: what callers are answered."""
+        return self.end is not End.SURVIVED
 
 
 def package_copy(folder: Path) -> Path:
@@ -85,14 +90,12 @@ def limit() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
-def tried(module: str, source: str | None, references: Mapping[str, Reference], scenarios: Sequence[str]) -> Verdict:
+def tried(module: str, source: str | None) -> Verdict:
     """Try one mutant in this process, which must not have imported the engine's modules yet.
 
     Args:
         module: below `vosti.impl`.
         source: its text; None for the engine as it is.
-        references: what a whole engine does, by scenario.
-        scenarios: what is served, in order; the first in which something is found ends the trial.
     """
     import vosti.impl
 
@@ -105,138 +108,47 @@ def tried(module: str, source: str | None, references: Mapping[str, Reference], 
         vosti.impl.__path__ = [str(copy)]
         sys.dont_write_bytecode = True
         limit()
-        try:
-            return _found(module, references, scenarios, Path(name))
-        except Exception as error:  # at import, say
-            return Verdict(f"raises {type(error).__name__}", "", str(error))
+        return _found(Path(name))
 
 
-def _found(module: str, references: Mapping[str, Reference], scenarios: Sequence[str], folder: Path) -> Verdict:
-    for scenario in (name for name in scenarios if name != DOOR):
-        found = served(scenario, references[scenario], folder / scenario.replace(" ", "-"))
-        if found is not None:
-            return found
-    answers = reference_of(DOOR).answers
-    if answers != references[DOOR].answers:
-        expected, actual = next(
-            pair for pair in zip(references[DOOR].answers, answers, strict=True) if len({*pair}) > 1
-        )
-        return Verdict("answers at the door", DOOR, f"expected {expected}, actual {actual}")
-    if module == "pool":
-        disagreement = beside_its_model()
-        if disagreement is not None:
-            return Verdict("pool and model agree", "lockstep", disagreement)
-    return Verdict(SURVIVED, "", "")
-
-
-def served(name: str, reference: Reference, folder: Path) -> Verdict | None:
-    """Record, replay and audit one scenario. What is wrong first, if anything is."""
-    from automatic_mutants.scenarios import SCENARIOS
-    from vosti.impl.checking import difference
-    from vosti.refinement.errors import RefinementError
-
-    folder.mkdir()
-    scenario = SCENARIOS[name]()
+def _found(folder: Path) -> Verdict:
+    """The first check that does not end with exit code 0 ends the trial."""
     try:
-        observed, run, verdict, alone = _recorded(scenario, reference.drafts, folder)
-    except _Stopped as stopped:
-        return _audited(name, stopped, folder)
-    except RefinementError as error:
-        return Verdict(f"refused: {type(error).__name__}", name, str(error))
-    if not verdict.refines:
-        return Verdict(verdict.violations[0].check, name, str(verdict.violations[0]))
-    for r, output in alone.items():
-        different = difference(run.outputs[r], output)
-        if different is not None:
-            return Verdict("prefix_comparable", name, str(different))
-    for what in ("outputs", "exercised", "steps"):
-        expected, actual = getattr(reference, what), getattr(observed, what)
-        if expected != actual:
-            return Verdict(f"{what} of the whole engine", name, f"expected {expected}, actual {actual}"[:2000])
-    return None
+        from automatic_mutants.checks import CHECKS, ended
+    except Exception as error:  # a module that cannot even be imported: the command could not, either
+        return Verdict(End.ERROR, type(error).__name__, "")
+    for check in CHECKS:
+        own = folder / check.workload
+        own.mkdir()
+        command = ended(check, own)
+        if command.code != 0:
+            end, what = _end(command.code, command.err, own / "result.json")
+            before = _audited(own / "traces") if end is End.ERROR else ""
+            return Verdict(end, what, check.workload, before, command.err.rstrip().rpartition("\n")[2])
+    return Verdict(End.SURVIVED, "", "")
 
 
-class _Stopped(Exception):
-    """The engine raised something. The trace so far may say why."""
+def _end(code: int, said: str, result: Path) -> tuple[End, str]:
+    """How a command ended that did not end well, and what was wrong first."""
+    told = json.loads(result.read_text()) if result.exists() else {}
+    violations = told["audit"]["violations"] if told else []
+    if violations:
+        return End.AUDIT, violations[0]["check"]
+    if code == VIOLATION:
+        return End.REPLAY, "prefix_comparable"
+    if told:
+        return End.UNMET, " ".join(requirement.partition(">=")[0] for requirement in told["unmet"])
+    raised = re.findall(r"^(?:\w+\.)*([A-Z]\w+)(?::.*)?$", said, re.MULTILINE)
+    return End.ERROR, raised[-1] if "Traceback" in said else SENTENCE
 
 
-def _audited(name: str, stopped: _Stopped, folder: Path) -> Verdict:
+def _audited(traces: Path) -> str:
+    """The first check that is false of what was recorded of a run in company before an error ended it, if one is."""
     from vosti.refinement.audit import audit
     from vosti.refinement.errors import RefinementError
 
-    raised = f"raises {type(stopped.__cause__).__name__}"
     try:
-        verdict = audit([folder / "together.trace"])
-    except RefinementError:
-        return Verdict(raised, name, str(stopped))
-    if verdict.violations:
-        return Verdict(verdict.violations[0].check, name, str(verdict.violations[0]))
-    return Verdict(raised, name, str(stopped))
-
-
-def _recorded(scenario: Any, drafts: Mapping[str, tuple[int, ...]], folder: Path) -> tuple[Reference, Any, Any, Any]:
-    from checked import header_of
-    from vosti.impl.checking import alone_options, run_alone, run_together
-    from vosti.refinement.audit import audit
-    from vosti.refinement.writer import TraceWriter
-
-    backend = scenario.backend()
-    paths, alone = [folder / "together.trace"], {}
-    try:
-        with TraceWriter(paths[0], header_of(backend, scenario.options, full=scenario.full)) as tracer:
-            run = run_together(backend, scenario.jobs, scenario.options, drafts, tracer=tracer, full=scenario.full)
-        for number, job in enumerate(scenario.jobs):
-            output = run.outputs[job.id]
-            if output.token_ids or output.finish_reason == "error":
-                options = alone_options(job, number)
-                cut = len(output.token_ids) if output.finish_reason == "cancelled" else None
-                paths.append(folder / f"{job.id}.trace")
-                with TraceWriter(paths[-1], header_of(backend, options)) as tracer:
-                    alone[job.id] = run_alone(backend, job, options, tokens=cut, tracer=tracer).outputs[job.id]
-    except Exception as error:
-        raise _Stopped(f"{type(error).__name__}: {error}") from error
-    verdict = audit(paths)
-    observed = Reference(
-        drafts=drafts,
-        outputs={r: _shown(output) for r, output in run.outputs.items()},
-        steps=run.steps,
-        exercised=tuple(sorted(w for w, count in verdict.traces[0].witnesses.items() if count)),
-    )
-    return observed, run, verdict, alone
-
-
-def _shown(output: Any) -> tuple[object, ...]:
-    """What a caller sees of a request, as JSON's types."""
-    return tuple(json.loads(json.dumps(asdict(output), default=str)).items())
-
-
-def beside_its_model() -> str | None:
-    """The page pool and its naive model, step by step: where they differ, if they do."""
-    from collections import Counter
-
-    from pool_model import Disagreement
-    from pool_walk import walk
-
-    for seed in range(WALKS):
-        try:
-            walk(Random(seed), 100, Counter())
-        except Disagreement as disagreement:
-            return str(disagreement)
-    return None
-
-
-def reference_of(name: str) -> Reference:
-    """What the engine as it is does in a scenario."""
-    from automatic_mutants.scenarios import SCENARIOS, at_the_door
-    from vosti.impl.checking import alone_options, run_alone
-
-    if name == DOOR:
-        return Reference(answers=tuple(at_the_door()))
-    scenario = SCENARIOS[name]()
-    backend = scenario.backend()
-    drafted = [job for job in scenario.jobs if job.draft is not None]
-    drafts = {job.id: run_alone(backend, job, alone_options(job, 0)).outputs[job.id].token_ids for job in drafted}
-    with TemporaryDirectory(prefix="vosti-mutant-") as folder:
-        observed, _, verdict, _ = _recorded(scenario, drafts, Path(folder))
-    assert verdict.refines, str(verdict)
-    return observed
+        violations = audit([traces / "together.trace"]).violations
+    except RefinementError:  # nothing is wrong up to where it ends, or there is none
+        return ""
+    return violations[0].check if violations else ""
