@@ -96,14 +96,15 @@ PREMISES = (
         "vosti check, vosti audit",
     ),
     Premise(
-        "The primitives whose bits torch and the processor decide give the bits that are part of W.",
+        "On the CPU, the primitives whose bits torch and the processor decide give the bits that are part of W.",
         PROBED,
         "vosti check, when it loads a model",
     ),
     Premise(
         "The kernel contract holds of arguments that were not observed, too.",
         ASSUMED,
-        "the CPU backend runs the row programs of the specification, in tiles whose shapes W fixes",
+        "the CPU backend runs the row programs of the specification, in tiles whose shapes W fixes; on the GPUs that are "
+        "let in, the kernels of the cuda backend were compared with one another bit for bit",
     ),
     Premise(
         "An engine whose steps are not recorded takes the steps that it would take if they were.",
