@@ -155,3 +155,22 @@ def test_instruction_classes_are_those_of_the_binaries() -> None:
     assert {"linear": ["mma", "wgmma"], "linear_stream": ["wgmma"], "rms_norm": []} == instruction_classes(
         entries, "sm_90"
     )
+
+
+@pytest.mark.parametrize(
+    ("folder", "digested", "others"),
+    [
+        (Path(module.__file__).parent, module.HOST, "digests fingerprint meaning memory opening plan"),
+        (
+            Path(devices.__file__).parent,
+            module.KERNELS,
+            "candidates catalogue contract devices digest disassembly errors hostile kv_store sample shapes tables "
+            "tuning",
+        ),
+    ],
+)
+def test_no_module_is_forgotten(folder: Path, digested: tuple[str, ...], others: str) -> None:
+    """Each module beside the digested ones was found to change no value of a forward: a new one has to be looked at."""
+    found = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+
+    assert {*digested, *others.split()} == found
