@@ -56,6 +56,11 @@ def is_finite(row: bytes) -> bool:
     return bool(np.isfinite(floats(row)).all())
 
 
+def is_constant(row: bytes) -> bool:
+    """Whether all numbers are the same."""
+    return bool((floats(row) == floats(row)[0]).all())
+
+
 def argmax(row: bytes) -> int:
     """The token with the largest logit; of equal ones the lowest."""
     return int(floats(row).argmax())

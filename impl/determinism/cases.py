@@ -78,9 +78,9 @@ class Bench:
         with self.subject.open(settings) as arm:
             return [arm.serve(asks) for asks in calls]
 
-    def serve_fresh(self, settings: Settings, asks: Sequence[Ask]) -> list[Answer]:
-        """The answers of an engine in a fresh process."""
-        return serve_fresh(self.subject.fresh(), settings, asks)
+    def serve_fresh(self, settings: Settings, asks: Sequence[Ask], *, cold: bool = False) -> list[Answer]:
+        """The answers of an engine in a fresh process, perhaps with no compiled kernels."""
+        return serve_fresh(self.subject.fresh(), settings, asks, cold=cold)
 
     def references(self, asks: Iterable[Ask], settings: Settings | None = None) -> list[Answer]:
         """The answers of a cold engine, each request served alone; kept for the next time.

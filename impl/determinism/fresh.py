@@ -18,8 +18,19 @@ from vosti.impl.determinism.errors import FreshProcessError
 from vosti.impl.determinism.protocol import Answer, Ask, Settings
 
 
-def serve_fresh(arguments: Sequence[str], settings: Settings, asks: Sequence[Ask]) -> list[Answer]:
-    """The answers of an engine in a fresh process, whose kernel cache is empty. Raises `FreshProcessError`."""
+def serve_fresh(
+    arguments: Sequence[str], settings: Settings, asks: Sequence[Ask], *, cold: bool = False
+) -> list[Answer]:
+    """The answers of an engine in a fresh process, each request served alone.
+
+    Args:
+        arguments: what makes the engine there.
+        settings: of the engine.
+        asks: the requests.
+        cold: whether its cache of compiled kernels is empty.
+
+    Raises `FreshProcessError`.
+    """
     if not arguments:
         raise FreshProcessError("This engine cannot be started in a process of its own.")
     with tempfile.TemporaryDirectory(prefix="vosti-fresh-") as folder:
@@ -27,7 +38,7 @@ def serve_fresh(arguments: Sequence[str], settings: Settings, asks: Sequence[Ask
         ended = subprocess.run(
             [sys.executable, "-m", "vosti.impl.determinism.fresh", *arguments, str(file)],
             input=pickle.dumps((settings, list(asks))),
-            env={**os.environ, "TRITON_CACHE_DIR": str(Path(folder) / "triton")},
+            env={**os.environ, "TRITON_CACHE_DIR": str(Path(folder) / "triton")} if cold else None,
             stderr=subprocess.PIPE,
             check=False,
         )

@@ -60,11 +60,11 @@ def _details(summary: Summary) -> list[str]:
         "",
         f"W {header.fingerprint}, scale {header.scale}, {summary.seconds:,.0f} s.",
         "",
-        "| axis | pairs | schedules differed | in what |",
-        "| --- | --- | --- | --- |",
+        "| axis | pairs | distinct rows | schedules differed | in what |",
+        "| --- | --- | --- | --- | --- |",
     ]
     for cell in summary.cells:
-        lines.append(f"| {cell.axis} | {cell.total} | {cell.differed} | {what_differed(cell)} |")
+        lines.append(f"| {cell.axis} | {cell.total} | {cell.distinct} | {cell.differed} | {what_differed(cell)} |")
     lines.append("")
     for cell in summary.cells:
         lines += [f"- {note}" for note in notes(cell)]
@@ -86,6 +86,8 @@ def notes(cell: Cell) -> list[str]:
     if cell.first_invalid is not None:
         pair = cell.first_invalid
         found.append(f"{cell.axis}: {cell.invalid} pairs are invalid; first {pair.name}: {pair.why}")
+    if cell.requests > 1 and cell.distinct == 1:
+        found.append(f"{cell.axis}: all {cell.requests} requests have one and the same row")
     if cell.missing:
         found.append(f"{cell.axis}: {cell.missing} pairs were not run")
     return found

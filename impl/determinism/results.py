@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from vosti.impl.determinism.bits import Divergence, divergence, is_finite, row_digest
+from vosti.impl.determinism.bits import Divergence, divergence, is_constant, is_finite, row_digest
 from vosti.impl.determinism.cases import Case, Pair
 from vosti.impl.determinism.errors import ResultsError
 from vosti.impl.fingerprint import fingerprint_of
@@ -96,8 +96,9 @@ def compare(pair: Pair) -> Compared:
             why = None if comparable or not pair.numbers else "the rows differ in length"
         elif pair.left_token != pair.right_token:
             state, why = "mismatch", f"equal logits gave the tokens {pair.left_token} and {pair.right_token}"
-        elif state == "match" and pair.numbers and not is_finite(pair.left):
-            state, why = "invalid", "both rows hold a number that is not finite"
+        elif state == "match" and pair.numbers:
+            why = _says_nothing(pair.left)
+            state = "invalid" if why else "match"
     return Compared(
         name=pair.name,
         request=pair.request,
@@ -109,6 +110,13 @@ def compare(pair: Pair) -> Compared:
         why=why,
         divergence=found,
     )
+
+
+def _says_nothing(row: bytes) -> str | None:
+    """Why two rows of these bits prove nothing, if so."""
+    if not is_finite(row):
+        return "both rows hold a number that is not finite"
+    return "all logits of both rows are one number" if is_constant(row) else None
 
 
 def header(

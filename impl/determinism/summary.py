@@ -29,6 +29,12 @@ class Cell:
     differs: Mapping[str, int]
     """By what differed, in how many pairs."""
 
+    requests: int
+    """Different requests among the pairs."""
+
+    distinct: int
+    """Different rows among the references: one and the same for all requests would prove nothing."""
+
     first: Compared | None
     """The first mismatch: the one at the lowest position, of these the first in order."""
 
@@ -45,7 +51,7 @@ class Cell:
         """What became of the axis: a pass is all of it."""
         if self.mismatched:
             return "mismatch"
-        if self.invalid:
+        if self.invalid or (self.requests > 1 and self.distinct == 1):
             return "invalid"
         return "incomplete" if self.missing else "pass"
 
@@ -100,6 +106,8 @@ def _cell(axis: str, pairs: list[Compared], missing: int) -> Cell:
         missing=missing,
         differed=sum(bool(pair.differs) for pair in pairs),
         differs=Counter(what for pair in pairs for what in pair.differs),
+        requests=len({pair.request for pair in pairs}),
+        distinct=len({pair.right for pair in pairs}),
         first=min(mismatches, key=lambda pair: pair.position, default=None),
         first_invalid=next((pair for pair in pairs if pair.state == "invalid"), None),
         mismatches=mismatches,
@@ -135,6 +143,7 @@ def _cell_json(cell: Cell) -> dict[str, object]:
         "total": cell.total,
         "schedules_differed": cell.differed,
         "what_differed": dict(cell.differs),
+        "distinct_rows": cell.distinct,
         "first_divergence": None if cell.first is None else _pair_json(cell.first),
         "first_invalid": None if cell.first_invalid is None else _pair_json(cell.first_invalid),
     }

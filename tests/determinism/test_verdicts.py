@@ -7,8 +7,9 @@ import pytest
 
 from vosti.impl.determinism.cases import Pair
 from vosti.impl.determinism.protocol import Answer, Piece, Schedule, Settings
-from vosti.impl.determinism.results import compare
+from vosti.impl.determinism.results import Done, Header, compare
 from vosti.impl.determinism.schedules import contiguous, differences
+from vosti.impl.determinism.summary import summarize
 
 ROW = np.array([1.0, 2.0], "<f4").tobytes()
 OTHER = np.array([1.0, 2.5], "<f4").tobytes()
@@ -45,6 +46,22 @@ def test_equal_rows_that_are_not_finite_are_invalid() -> None:
     """NaN equals NaN in bits and proves nothing."""
     assert "invalid" == compare(replace(EQUAL, left=NAN, right=NAN)).state
     assert "mismatch" == compare(replace(EQUAL, left=NAN)).state
+
+
+def test_rows_of_one_number_are_invalid() -> None:
+    """A model that says nothing passes nothing."""
+    flat = np.array([2.0, 2.0], "<f4").tobytes()
+
+    assert "invalid" == compare(replace(EQUAL, left=flat, right=flat)).state
+
+
+def test_requests_that_all_have_one_row_are_invalid() -> None:
+    """Logits that do not depend on the prompt pass nothing, even if they are equal."""
+    pairs = tuple(compare(replace(EQUAL, name=name, request=name)) for name in "ab")
+    head = Header("", "", "", "", "", {}, {}, 1, {"case": 2}, {"case": "axis"})
+    (cell,) = summarize(head, [Done("case", 0.0, pairs)]).cells
+
+    assert (2, 2, 1, "invalid") == (cell.matched, cell.requests, cell.distinct, cell.verdict)
 
 
 def test_tokens_are_compared_too() -> None:
