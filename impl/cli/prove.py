@@ -92,8 +92,9 @@ def prove_command(
         return _kernels(parts, kernel, config, every_page_size, solver, jobs, stats, verbose, json_file, junit_file)
     unknown = [part for part in parts if part not in PARTS]
     if unknown or kernel or config or every_page_size:
-        wrong = unknown[0] if unknown else "an option of kernels without that part"
-        raise CannotRun(f"There is no part {wrong} to prove: there are {', '.join(PARTS)}, and {KERNELS}.")
+        known = ", ".join(map(repr, (*PARTS, KERNELS)))
+        wrong = f"{unknown[0]!r} is not one of {known}." if unknown else f"Such an option goes with {KERNELS}."
+        raise CannotRun(wrong)
     proving = tuple(dict.fromkeys(part for part in parts or ("spec", "refinement") if part != "explore"))
     if "explore" in parts and (mutants or action or conjunct):
         raise CannotRun("An exploration has no obligations and no mutants: ask for it alone, or beside whole proofs.")

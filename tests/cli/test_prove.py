@@ -254,7 +254,7 @@ def test_a_counterexample_is_written_as_a_trace(monkeypatch: pytest.MonkeyPatch,
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["prove", "everything"], "'everything' is not one of 'spec', 'refinement', 'explore'."),
+        (["prove", "everything"], "'everything' is not one of 'spec', 'refinement', 'explore', 'kernels'."),
         (["prove", "spec", "--action", "fly"], "No obligation of spec is about action fly: the actions are cancel,"),
         (["prove", "spec", "--mutants", "--action", "fly"], "No mutant of spec concerns fly."),
         (["prove", "--solver", "yices"], "'yices' is not one of 'z3', 'cvc5', 'both'."),
