@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from vosti.impl.backend import Batch, Digests, ForwardResult
-from vosti.impl.backends.cuda import forward as forwards
+from vosti.impl.backends.cuda.binding import Shared
 from vosti.impl.backends.cuda.digests import DeviceDigests
 from vosti.impl.backends.cuda.fingerprint import Device, fingerprint
 from vosti.impl.backends.cuda.forward import LARGEST_GRAPH, Forward
@@ -65,7 +65,7 @@ class CudaBackend:
         }
         self._storage = next(parameter.dtype for parameter in model.parameters.values())
         self.most_split_rows = self._check_tiles()
-        self._limits = Limits(self.vocab_size, self.max_positions, 0, 1)
+        self.limits = Limits(self.vocab_size, self.max_positions, 0, 1)
         self._pool = torch.empty(0)
         """Of all layers; `_caches` are parts of it."""
 
@@ -124,7 +124,7 @@ class CudaBackend:
         """Make a fresh pool, all zeros. Raises `BatchError` unless both numbers are at least 1."""
         if pages < 1 or page_size < 1:
             raise BatchError(f"A pool needs at least one page of at least one slot, not {pages} of {page_size}.")
-        self._limits = Limits(self.vocab_size, self.max_positions, pages, page_size)
+        self.limits = Limits(self.vocab_size, self.max_positions, pages, page_size)
         self._forwards = {}
         self._caches = {}
         self._pool = torch.empty(0)  # the one before goes first
@@ -165,7 +165,7 @@ class CudaBackend:
         return self._digests.rows(logits)
 
     def _check_slots(self, slots: Sequence[int]) -> None:
-        count = self._limits.pages * self._limits.page_size
+        count = self.limits.pages * self.limits.page_size
         if any(not 0 <= slot < count for slot in slots):
             raise BatchError(f"Slots must lie between 0 and {count - 1}.")
 
@@ -175,8 +175,8 @@ class CudaBackend:
         """Compute the batch's rows. Raises `BatchError` before any slot is changed."""
         if not self._caches:
             raise BatchError("There is no pool; call allocate(pages, page_size) before the first forward.")
-        packed = pack(batch, self._limits)
-        forward = self._forward(self._shape(packed))
+        packed = pack(batch, self.limits)
+        forward = self._forward(self.shape_of(packed))
         write(packed, forward.places, forward.host)
         forward.run()
         logits = forward.logits[: len(batch.logit_rows)].clone()
@@ -189,7 +189,7 @@ class CudaBackend:
         flagged = forward.flagged("logit_flags")[: len(logits)]
         return ForwardResult(logits, ~kv, flagged, largest.numpy().astype(np.int64))
 
-    def _shape(self, packed: Packed) -> Shape:
+    def shape_of(self, packed: Packed) -> Shape:
         """The shape that the batch is run in: padded, so that few shapes occur, unless it is large."""
         rows, most = len(packed.batch.tokens), packed.most_rows
         small = rows <= LARGEST_GRAPH
@@ -207,21 +207,22 @@ class CudaBackend:
         """The bound forward of a shape; those of small batches are kept."""
         forward = self._forwards.get(shape)
         if forward is None or forward.generation != self._memory.generation:
-            forward = Forward(shape, self._shared(), self._memory)
+            forward = Forward(shape, self._shared, self._memory)
             if shape.rows <= LARGEST_GRAPH:
                 self._forwards[shape] = forward
                 if len(self._forwards) > MOST_FORWARDS:
                     self._forwards.pop(next(iter(self._forwards)))
         return forward
 
-    def _shared(self) -> forwards.Model:
-        return forwards.Model(
+    @property
+    def _shared(self) -> Shared:
+        return Shared(
             plans=self._plans,
             parameters=self._parameters,
             table=self.table,
             storage=self._storage,
-            page_size=self._limits.page_size,
-            table_width=self._limits.table_width,
+            page_size=self.limits.page_size,
+            table_width=self.limits.table_width,
             caches=self._caches,
             graphs=self._graphs,
         )

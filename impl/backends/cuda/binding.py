@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vosti.impl.backends.cuda.memory import Memory
 from vosti.impl.backends.cuda.metadata import Shape
-from vosti.impl.backends.cuda.plan import SCRATCH, SEQUENCE_METADATA, TABLES, KernelLaunch
+from vosti.impl.backends.cuda.plan import SCRATCH, SEQUENCE_METADATA, TABLES, DevicePlan, Form, KernelLaunch
 from vosti.impl.models.plan import Rows
 from vosti.kernels.attention import Sequences, attention
 from vosti.kernels.attention_split import ATTENTION_MERGE, ATTENTION_SPLIT, splits_needed
@@ -29,19 +30,36 @@ Call = Callable[[], object]
 
 
 @dataclass(frozen=True)
+class Shared:
+    """What all forwards over one pool share."""
+
+    plans: Mapping[Form, DevicePlan]
+    parameters: Mapping[str, Tensor]
+    table: Table
+    storage: torch.dtype
+    """Of what contracts call bf16."""
+
+    page_size: int
+    table_width: int
+    caches: Mapping[str, Tensor]
+    """Keys and values of each layer by name, [slots, kv heads, d]."""
+
+    graphs: bool
+    """Whether small shapes are captured."""
+
+
+@dataclass(frozen=True)
 class Bound:
     """A launch with what it needs to become a call."""
 
     launch: KernelLaunch
     shape: Shape
-    page_size: int
-    table: Table
+    shared: Shared
     tensors: Mapping[str, Tensor]
     """Of all buffers, metadata and caches, in this forward's sizes."""
 
-    parameters: Mapping[str, Tensor]
-    scratch: Callable[[str, tuple[int, ...]], Tensor]
-    """float32 buffers for the states of splits."""
+    memory: Memory
+    """Where the states of splits stand."""
 
     def read(self, role: str) -> Tensor:
         """The tensor in a role that is read."""
@@ -53,7 +71,7 @@ class Bound:
 
     def parameter(self, role: str) -> Tensor:
         """The parameter in a role."""
-        return self.parameters[dict(self.launch.parameters)[role]]
+        return self.shared.parameters[dict(self.launch.parameters)[role]]
 
     def real(self, name: str) -> float | None:
         """A number, if the launch has one of this name."""
@@ -63,7 +81,7 @@ class Bound:
         """The tile for the launch's rows, or for a number of them."""
         if rows is None:
             rows = self.shape.rows if self.launch.rows is Rows.TOKENS else self.shape.selected
-        return self.table.entry(self.launch.operation, **dict(self.launch.sizes)).choice(rows)
+        return self.shared.table.entry(self.launch.operation, **dict(self.launch.sizes)).choice(rows)
 
     def cache(self) -> tuple[Tensor, Tensor]:
         """The layer's keys and values."""
@@ -161,7 +179,7 @@ def _attention(bound: Bound) -> Call:
 
 def _sequences(bound: Bound) -> Sequences:
     starts, counts, lengths = (bound.read(name) for name in SEQUENCE_METADATA)
-    return Sequences(bound.read(TABLES), starts, counts, lengths, bound.shape.most_rows, bound.page_size)
+    return Sequences(bound.read(TABLES), starts, counts, lengths, bound.shape.most_rows, bound.shared.page_size)
 
 
 def _attention_split(bound: Bound) -> Call:
@@ -177,7 +195,7 @@ def _attention_split(bound: Bound) -> Call:
         "tables": sequences.tables,
         "table_width": sequences.tables.shape[1],
         "scale": bound.real("scale"),
-        "PAGE": bound.page_size,
+        "PAGE": bound.shared.page_size,
         "TILE": ROW_PROGRAM["TILE"],
         **sequences.metadata(),
         **states,
@@ -195,7 +213,7 @@ def _attention_split(bound: Bound) -> Call:
 
 def _attention_merge(bound: Bound) -> Call:
     dimensions = dict(bound.launch.sizes)
-    split = bound.table.entry("attention_split", **dimensions).choice(bound.shape.most_rows).tile
+    split = bound.shared.table.entry("attention_split", **dimensions).choice(bound.shape.most_rows).tile
     block_r = split.block("BLOCK_R")
     states, sizes = _states(bound, block_r)
     arguments: dict[str, Any] = {
@@ -221,8 +239,8 @@ def _states(bound: Bound, block_r: int) -> tuple[dict[str, Tensor], dict[str, in
     window = launch.size("window") or None
     splits = splits_needed(shape.longest, shape.most_rows, window)
     cells = shape.sequences * launch.size("kv_heads") * splits * block_r
-    states = {name: bound.scratch(name, (cells,)) for name in SCRATCH[:2]}
-    states[SCRATCH[2]] = bound.scratch(SCRATCH[2], (cells, launch.size("head_dim")))
+    columns = {SCRATCH[2]: (launch.size("head_dim"),)}
+    states = {name: bound.memory.take(name, (cells, *columns.get(name, ())), torch.float32) for name in SCRATCH}
     sizes = {
         "splits": splits,
         "HEADS": launch.size("heads"),

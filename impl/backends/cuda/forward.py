@@ -1,60 +1,38 @@
-"""One forward of one shape: its calls bound once, then launched one by one, or replayed as a CUDA graph.
+"""One forward of one shape: its launches, one by one or replayed as a CUDA graph.
 
-A shape is launched the first time that it is met, captured the second time and replayed from then on; large ones are
+A launch is bound to a call when it is first made, so that the device works while the host looks up what comes next. A
+shape is launched the first time that it is met, captured the second time and replayed from then on; large ones are
 always launched, since their launches take less time than their work.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from vosti.impl.backends.cuda.binding import Bound, Call, bind
+from vosti.impl.backends.cuda.binding import Bound, Call, Shared, bind
 from vosti.impl.backends.cuda.memory import Memory
 from vosti.impl.backends.cuda.metadata import Place, Shape, layout
-from vosti.impl.backends.cuda.plan import BF16, FP32, I32, DeviceBuffer, DevicePlan, Form
+from vosti.impl.backends.cuda.plan import BF16, FP32, I32, DeviceBuffer, DevicePlan
 from vosti.impl.models.plan import LOGITS, Rows
-from vosti.kernels.tables import Table
 
 LARGEST_GRAPH = 512
 """Rows of a forward, at most, that is captured."""
 
 
-@dataclass(frozen=True)
-class Model:
-    """What all forwards share."""
-
-    plans: Mapping[Form, DevicePlan]
-
-    parameters: Mapping[str, Tensor]
-    table: Table
-    storage: torch.dtype
-    """Of what contracts call bf16."""
-
-    page_size: int
-    table_width: int
-    caches: Mapping[str, Tensor]
-    """Keys and values of each layer by name, [slots, kv heads, d]."""
-
-    graphs: bool
-    """Whether small shapes are captured."""
-
-
 class Forward:
     """The launches of a plan for one shape of batch."""
 
-    def __init__(self, shape: Shape, model: Model, memory: Memory) -> None:
-        plan = model.plans[shape.form]
-        self.shape = shape
-        self.places: Mapping[str, Place] = layout(shape, model.table_width)
+    def __init__(self, shape: Shape, shared: Shared, memory: Memory) -> None:
+        plan = shared.plans[shape.form]
+        self.places: Mapping[str, Place] = layout(shape, shared.table_width)
+        self._shape, self._shared, self._memory = shape, shared, memory
+        self._calls: list[Call] = []
         self._graph: torch.cuda.CUDAGraph | None = None
-        self._capturing = model.graphs and shape.rows <= LARGEST_GRAPH
-        self._runs = 0
         integers = max(place.end for place in self.places.values())
         self._flags = flag_places(plan, shape)
         flags = max((place.end for place in self._flags.values()), default=0)
@@ -66,28 +44,14 @@ class Forward:
         self._metadata = memory.take("metadata", (integers,), torch.int32)
         self._raised = memory.take("flags", (flags,), torch.int32)
         self._read_back = memory.take_host("flags", flags)
-        tensors: dict[str, Tensor] = dict(model.caches)
-        tensors |= {name: _at(self._metadata, place) for name, place in self.places.items()}
-        tensors |= {name: _at(self._raised, place) for name, place in self._flags.items()}
+        self._tensors: dict[str, Tensor] = dict(shared.caches)
+        self._tensors |= {name: _at(self._metadata, place) for name, place in self.places.items()}
+        self._tensors |= {name: _at(self._raised, place) for name, place in self._flags.items()}
         for buffer in plan.buffers:
-            if buffer.name not in tensors:
-                dtype = {BF16: model.storage, FP32: torch.float32, I32: torch.int32}[buffer.element]
-                tensors[buffer.name] = memory.take(buffer.name, (_rows(buffer, shape), *buffer.shape), dtype)
-        self.logits = tensors[LOGITS]
-        self._calls: list[Call] = [
-            bind(
-                Bound(
-                    launch,
-                    shape,
-                    model.page_size,
-                    model.table,
-                    tensors,
-                    model.parameters,
-                    lambda name, sizes: memory.take(name, sizes, torch.float32),
-                )
-            )
-            for launch in plan.launches
-        ]
+            if buffer.name not in self._tensors:
+                dtype = {BF16: shared.storage, FP32: torch.float32, I32: torch.int32}[buffer.element]
+                self._tensors[buffer.name] = memory.take(buffer.name, (_rows(buffer, shape), *buffer.shape), dtype)
+        self.logits = self._tensors[LOGITS]
         self.generation = memory.generation
         """Of the addresses that the calls hold."""
 
@@ -95,15 +59,30 @@ class Forward:
         """Copy the integers to the device, and launch everything."""
         self._metadata.copy_(self._staged, non_blocking=True)
         self._raised.zero_()
-        self._runs += 1
-        if self._graph is None and self._runs > 1 and self._metadata.is_cuda and self._capturing:
+        if self._graph is None and self._calls and self._may_be_captured:
             self._graph = _captured(self._calls)
         if self._graph is not None:
             self._graph.replay()
-        else:
+        elif self._calls:
             for call in self._calls:
                 call()
+        else:
+            self._calls = self._bind_and_launch()
+            self.generation = self._memory.generation
         self._read_back.copy_(self._raised, non_blocking=True)
+
+    @property
+    def _may_be_captured(self) -> bool:
+        return self._shared.graphs and self._metadata.is_cuda and self._shape.rows <= LARGEST_GRAPH
+
+    def _bind_and_launch(self) -> list[Call]:
+        """Launch everything for the first time; returns the calls."""
+        calls = []
+        for launch in self._shared.plans[self._shape.form].launches:
+            call = bind(Bound(launch, self._shape, self._shared, self._tensors, self._memory))
+            call()
+            calls.append(call)
+        return calls
 
     def flagged(self, name: str) -> npt.NDArray[np.bool_]:
         """[rows] Whether any flag of a row is raised, by name of the flags' buffer, once the device is done."""
