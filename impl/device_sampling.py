@@ -8,23 +8,21 @@ import torch
 from torch import Tensor
 
 from vosti.kernels.launch import aligned
-from vosti.kernels.sample import DRAWN, HEAD, Parameters, draw
+from vosti.kernels.sample import DRAWN, Parameters, draw
 from vosti.spec.sampling import P_UNIT, SamplerState, draw_bits
 
 
 def tokens(logits: Tensor, states: Sequence[SamplerState]) -> list[int | None]:
     """The token of each row of logits [n, vocabulary], float32; None where another way has to be gone.
 
-    That is so for greedy rows, which take one look; for rows that the specification refuses, for a top-k beyond what is
-    ranked here, and where the tokens with the largest logits do not reach top-p, or are as large as some that are not
-    among them.
+    That is so for greedy rows, which take one look, and for rows that the specification refuses.
     """
     groups: dict[bool, list[int]] = {False: [], True: []}
     """By whether there are cuts."""
 
     for row, state in enumerate(states):
         cuts = state.top_k > 0 or state.top_p < P_UNIT
-        if state.temperature > 0 and (state.top_k < HEAD or logits.shape[1] <= HEAD):
+        if state.temperature > 0:
             groups[cuts].append(row)
     rows = [row for group in groups.values() for row in group]
     results = [_found(logits, states, group, cuts) for cuts, group in groups.items() if group]

@@ -4,7 +4,7 @@
 operations as the specification; what follows is integer arithmetic. `draw_from_all` draws from all tokens of a row.
 `draw_from_head` draws where top-k or top-p leave few: from the tokens with the largest logits, which the caller has
 found, in any order. It says so if they are not enough to tell: the cut lies behind them, or among tokens that are as
-large as the least of them.
+large as the least of them. `draw_beyond_head` then finds the cut by bisection over logits.
 
 What is drawn is checked against the specification on hostile rows (`tests/gpu`) and by audits; no proof covers it.
 """
@@ -24,6 +24,9 @@ from vosti.spec import sampling
 
 BLOCK = 2048
 """Tokens of one program that weighs."""
+
+WHOLE_BLOCK = 8192
+"""Tokens of a whole row that one program looks at together."""
 
 HEAD = 1024
 """Tokens with the largest logits, at most, among which top-k and top-p are decided."""
@@ -71,6 +74,19 @@ def _weight(logit, best, temperature, min_p):
 
 
 @triton.jit
+def _order(logit):
+    """Integers in the order of the logits, [n] int32; the two zeros are one."""
+    bits = (logit + 0.0).to(tl.int32, bitcast=True)
+    return bits ^ ((bits >> 31) & 0x7FFFFFFF)
+
+
+@triton.jit
+def _drawn_share(bits, total):
+    """⌊bits · total / 2⁶⁴⌋."""
+    return tl.math.umulhi(bits.to(tl.uint64, bitcast=True), total.to(tl.uint64)).to(tl.int64)
+
+
+@triton.jit
 def _first_beyond(reached, draw):
     """How many of the ascending sums do not exceed the draw."""
     return tl.sum((reached <= draw).to(tl.int32), 0)
@@ -102,7 +118,7 @@ def draw_from_all_kernel(
     partial = tl.load(sums + row * blocks + place, mask=place < blocks, other=0)
     reached = tl.cumsum(partial, 0)
     total = tl.sum(partial, 0)
-    draw = tl.math.umulhi(tl.load(bits + row).to(tl.uint64, bitcast=True), total.to(tl.uint64)).to(tl.int64)
+    draw = _drawn_share(tl.load(bits + row), total)
     block = tl.minimum(_first_beyond(reached, draw), blocks - 1)
     before = tl.sum(tl.where(place < block, partial, 0), 0)
     token = block * BLOCK + tl.arange(0, BLOCK)
@@ -138,15 +154,12 @@ def draw_from_head_kernel(
     place = tl.arange(0, HEAD)
     one = tl.arange(0, 1)
     present = place < head
-    # -0.0 + 0.0 is 0.0: the two zeros are equal.
     logit = tl.load(logits + row * head + place, mask=present, other=float("-inf")) + 0.0
     least = tl.min(tl.where(present, logit, float("inf")), 0)
     token = tl.load(tokens + row * head + place, mask=present, other=_ID_UNIT - 1)
 
     # The ranking: by descending logit, then by ascending id, in one integer.
-    order = logit.to(tl.int32, bitcast=True)
-    order = order ^ ((order >> 31) & 0x7FFFFFFF)
-    key = tl.sort(order.to(tl.int64) * _ID_UNIT + (_ID_UNIT - 1 - token), descending=True)
+    key = tl.sort(_order(logit).to(tl.int64) * _ID_UNIT + (_ID_UNIT - 1 - token), descending=True)
     token = _ID_UNIT - 1 - (key & (_ID_UNIT - 1))
     order = (key >> 20).to(tl.int32)
     logit = (order ^ ((order >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
@@ -165,20 +178,106 @@ def draw_from_head_kernel(
 
     everything = head == width
     largest = tl.load(best + row)
-    cut = (tl.sum(weight, 0) * _P_UNIT >= enough) | ((top_k > 0) & (top_k < head))
+    reaches = ((top_k == 0) | (top_k < head)) & (tl.sum(weight, 0) * _P_UNIT >= enough)
     unsure = tl.sum(((weight > 0) & (logit == least)).to(tl.int32), 0) > 0
-    undecided = (everything == 0) & ((cut == 0) | unsure)
+    undecided = (everything == 0) & ((reaches == 0) | unsure)
 
     # The draw: in ascending order of ids.
     shares = tl.sort(token * _SHARE_UNIT + weight)
     share = shares & (_SHARE_UNIT - 1)
     total = tl.sum(share, 0)
-    draw = tl.math.umulhi(tl.load(bits + row).to(tl.uint64, bitcast=True), total.to(tl.uint64)).to(tl.int64)
+    draw = _drawn_share(tl.load(bits + row), total)
     index = _first_beyond(tl.cumsum(share, 0), draw)
     drawn = tl.sum(tl.where(place == index, shares >> 25, 0), 0)
     accepted = largest > float("-inf")
     tl.store(out + row * 2, drawn.to(tl.int32))
     tl.store(out + row * 2 + 1, tl.where(accepted, undecided.to(tl.int32), 2))
+
+
+@triton.jit
+def _above(logits, weights, width, bound, BLOCK: tl.constexpr):
+    """Of the tokens whose order exceeds the bound: how many there are, and the sum of their weights."""
+    count = tl.zeros((BLOCK,), tl.int64)
+    total = tl.zeros((BLOCK,), tl.int64)
+    for begin in range(0, width, BLOCK):
+        token = begin + tl.arange(0, BLOCK)
+        order = _order(tl.load(logits + token, mask=token < width, other=float("-inf")))
+        above = (order > bound.to(tl.int32)) & (token < width)
+        count += above.to(tl.int64)
+        total += tl.where(above, tl.load(weights + token, mask=token < width, other=0).to(tl.int64), 0)
+    return tl.sum(count, 0), tl.sum(total, 0)
+
+
+@triton.jit
+def _level(logits, weights, width, bound, BLOCK: tl.constexpr):
+    """Of the tokens whose order is the bound: how many there are, and their weight, which is one."""
+    count = tl.zeros((BLOCK,), tl.int64)
+    weight = tl.zeros((BLOCK,), tl.int64)
+    for begin in range(0, width, BLOCK):
+        token = begin + tl.arange(0, BLOCK)
+        order = _order(tl.load(logits + token, mask=token < width, other=float("-inf")))
+        level = (order == bound.to(tl.int32)) & (token < width)
+        count += level.to(tl.int64)
+        weight = tl.maximum(
+            weight, tl.where(level, tl.load(weights + token, mask=token < width, other=0).to(tl.int64), 0)
+        )
+    return tl.sum(count, 0), tl.max(weight, 0)
+
+
+@triton.jit(do_not_specialize=["rows", "width"])
+def draw_beyond_head_kernel(logits, weights, top_ps, top_ks, bits, out, rows, width, BLOCK: tl.constexpr):
+    """See `DRAW_BEYOND_HEAD`."""
+    row = tl.program_id(0).to(tl.int64)
+    if tl.load(out + row * 2 + 1) == 1:
+        logits += row * width
+        weights += row * width
+        top_k = tl.load(top_ks + row)
+        # The ranking's first k tokens: those above a bound, and the first of those that are level with it.
+        low = tl.full((), -(2**31), tl.int64)
+        high = tl.full((), 2**31 - 1, tl.int64)
+        if (top_k > 0) & (top_k < width):
+            for _ in range(32):
+                middle = (low + high) >> 1
+                count, _total = _above(logits, weights, width, middle, BLOCK)
+                low = tl.where(count < top_k, low, middle + 1)
+                high = tl.where(count < top_k, middle, high)
+        k_bound = low
+        count, total = _above(logits, weights, width, k_bound, BLOCK)
+        level, weight = _level(logits, weights, width, k_bound, BLOCK)
+        k_level = level
+        if (top_k > 0) & (top_k < width):
+            k_level = top_k - count
+        enough = tl.load(top_ps + row) * (total + k_level * weight)
+        # Of these, the beginning that reaches top-p: a token belongs to it if those before it do not reach it.
+        high = tl.full((), 2**31 - 1, tl.int64)
+        for _ in range(32):
+            middle = (low + high) >> 1
+            _count, total = _above(logits, weights, width, middle, BLOCK)
+            low = tl.where(total * _P_UNIT < enough, low, middle + 1)
+            high = tl.where(total * _P_UNIT < enough, middle, high)
+        _count, total = _above(logits, weights, width, low, BLOCK)
+        level, weight = _level(logits, weights, width, low, BLOCK)
+        level = tl.where(low == k_bound, k_level, level)
+        unit = tl.maximum(weight, 1) * _P_UNIT
+        level = tl.minimum(level, (enough - total * _P_UNIT + unit - 1) // unit)
+        draw = _drawn_share(tl.load(bits + row), total + level * weight)
+        # The draw: in ascending order of ids.
+        bound = low.to(tl.int32)
+        seen = tl.zeros((), tl.int64)
+        reached = tl.zeros((), tl.int64)
+        drawn = tl.zeros((), tl.int32)
+        for begin in range(0, width, BLOCK):
+            token = begin + tl.arange(0, BLOCK)
+            order = _order(tl.load(logits + token, mask=token < width, other=float("-inf")))
+            tied = ((order == bound) & (token < width)).to(tl.int64)
+            before = seen + tl.cumsum(tied, 0) - tied
+            kept = ((order > bound) & (token < width)) | ((tied > 0) & (before < level))
+            share = tl.where(kept, tl.load(weights + token, mask=token < width, other=0).to(tl.int64), 0)
+            drawn += _first_beyond(reached + tl.cumsum(share, 0), draw)
+            seen += tl.sum(tied, 0)
+            reached += tl.sum(share, 0)
+        tl.store(out + row * 2, drawn)
+        tl.store(out + row * 2 + 1, 0)
 
 
 def _contract(kernel: str, parameters: tuple[Buffer | Integer | Constant, ...], grid: str, conclusion: str) -> Contract:
@@ -252,6 +351,24 @@ DRAW_FROM_HEAD = Kernel(
 )
 
 
+DRAW_BEYOND_HEAD = Kernel(
+    draw_beyond_head_kernel,
+    _contract(
+        "draw_beyond_head",
+        (
+            Buffer("logits", "fp32", ("rows", "width")),
+            Buffer("weights", "i32", ("rows", "width")),
+            *(Buffer(name, "i64", ("rows",)) for name in ("top_ps", "top_ks", "bits")),
+            Buffer("out", "i32", ("rows", "2"), Access.UPDATE),
+            *_ROW,
+            Constant("BLOCK"),
+        ),
+        "1",
+        "Where out[i, :] is UNDECIDED, it is the token that row i yields, and DRAWN; every other row stays as it was.",
+    ),
+)
+
+
 @dataclass(frozen=True, eq=False)
 class Parameters:
     """The sampler's parameters of n rows, on the GPU: float64 temperatures, all else int64 [n]."""
@@ -269,10 +386,10 @@ def _power_of_two(count: int) -> int:
 
 
 def draw(logits: torch.Tensor, parameters: Parameters, *, cuts: bool) -> torch.Tensor:
-    """[n, 2] int32: for each row of logits [n, width] a token, and DRAWN, UNDECIDED or REFUSED.
+    """[n, 2] int32: for each row of logits [n, width] a token, and DRAWN or REFUSED.
 
-    `cuts` says whether rows have top-k or top-p: all of them, or none. With cuts, top-k is 0, or less than `HEAD`, or
-    the row has no more than `HEAD` tokens. Temperatures are not 0. Raises `PremiseError` for tensors that do not fit.
+    `cuts` says whether rows have top-k or top-p: all of them, or none. Temperatures are not 0. Raises `PremiseError`
+    for tensors that do not fit.
     """
     rows, width = logits.shape
     device, blocks = logits.device, -(-width // BLOCK)
@@ -303,4 +420,8 @@ def draw(logits: torch.Tensor, parameters: Parameters, *, cuts: bool) -> torch.T
         },
         Tile((("HEAD", _power_of_two(head)), bound), 4, 1),
     )
+    if head < width:
+        cuts_of = {"top_ps": parameters.top_ps, "top_ks": parameters.top_ks, "bits": parameters.bits}
+        whole = {"logits": logits, "weights": weights, "out": out, "rows": rows, "width": width}
+        DRAW_BEYOND_HEAD.launch({**whole, **cuts_of}, Tile((("BLOCK", WHOLE_BLOCK),), 16, 1))
     return out

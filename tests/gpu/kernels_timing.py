@@ -209,13 +209,14 @@ def digests() -> None:
 
 def sampling() -> None:
     """Tokens from rows of 128256 logits, from call to token: alone, and four rows at once."""
-    logits = torch.randn(4, 128256, device=DEVICE) * 3
-    for what, options in (
-        ("greedy", {"temperature": 0.0}),
-        ("temperature 1", {}),
-        ("top-k 50", {"top_k": 50}),
-        ("top-p 0.9", {"top_p": 0.9, "temperature": 0.7}),
-        ("top-k 20, top-p 0.95", {"top_k": 20, "top_p": 0.95, "temperature": 0.6}),
+    peaked = torch.randn(4, 128256, device=DEVICE) * 3
+    for what, logits, options in (
+        ("greedy", peaked, {"temperature": 0.0}),
+        ("temperature 1", peaked, {}),
+        ("top-k 50", peaked, {"top_k": 50}),
+        ("top-p 0.9", peaked, {"top_p": 0.9, "temperature": 0.7}),
+        ("top-k 20, top-p 0.95", peaked, {"top_k": 20, "top_p": 0.95, "temperature": 0.6}),
+        ("top-p 0.95, a flat row", peaked / 3, {"top_p": 0.95, "temperature": 0.8}),
     ):
         states = [sampler_state(**options, seed=seed) for seed in range(4)]
         one = waited(lambda: sample_row(logits[0], states[0], [], 0))  # noqa: B023
