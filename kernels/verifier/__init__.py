@@ -6,4 +6,8 @@ In reading order:
 - `legal`: the closed table of operations that it may have.
 - `parse`: the compiler's text → `ir.Kernel`.
 - `front`: a kernel's source, or its binary → `ir.Kernel`.
+- `interpret`: an interpreter of `ir.Kernel`, to test what is above.
+- `prove`, and what it imports: a contract and a kernel → obligations, each shown or refused; `entries`: all of ours.
+- `audit`: what a binary's instructions do that the typed IR does not ask for.
+- `binding`: certificates, which name the binary that a proof is about; `certify`: made, kept and found again.
 """
