@@ -188,7 +188,7 @@ def test_a_stale_padding_entry_turns_padding_red() -> None:
     assert "mismatch" == cell.verdict
     assert cell.first is not None
     assert ("padding/2-rows/row-00/1", "row-00", 3) == (cell.first.name, cell.first.request, cell.first.position)
-    assert {"1"} == {pair.name[-1] for pair in cell.mismatches}
+    assert not any(pair.name.endswith("/0") for pair in cell.mismatches)
 
 
 @pytest.mark.parametrize("axis", ["chunk", "prefix"])
