@@ -125,7 +125,7 @@ class _Planner:
         holding = self.pool.requests[r]
         if holding.cached != len(holding.table) * self.pool.page_size:
             return
-        history = tuple(known)
+        history = known[:]
         chain = pools.match_prefix(self.pool, holding.domain, history, limit, holding.table)
         if chain:
             assert pools.attach_prefix_guard(self.pool, r, chain, history)
