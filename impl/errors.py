@@ -57,6 +57,10 @@ class NoDeviceError(EngineError):
     """A backend needs a device, or software for it, that is not here."""
 
 
+class DeviceMemoryError(EngineError):
+    """A model, or a pool of pages, does not fit into the memory of the device."""
+
+
 class UnprobedDeviceError(NoDeviceError):
     """There is a device, and nobody has checked that its arithmetic follows the rules that kernels rest on."""
 

@@ -22,7 +22,7 @@ from vosti.impl.backends.cuda.lowering import lower
 from vosti.impl.backends.cuda.memory import Memory
 from vosti.impl.backends.cuda.metadata import SPLIT, Limits, Packed, Shape, pack, write
 from vosti.impl.backends.cuda.plan import DevicePlan, Form, cache_names
-from vosti.impl.errors import BatchError
+from vosti.impl.errors import BatchError, DeviceMemoryError
 from vosti.impl.models.model import Model
 from vosti.impl.models.plan import Parameter, Plan
 from vosti.kernels.tables import Table
@@ -121,7 +121,10 @@ class CudaBackend:
     # ------------------------------------------------------------ the pool
 
     def allocate(self, pages: int, page_size: int) -> None:
-        """Make a fresh pool, all zeros. Raises `BatchError` unless both numbers are at least 1."""
+        """Make a fresh pool, all zeros.
+
+        Raises `BatchError` unless both numbers are at least 1, and `DeviceMemoryError` if there is no room.
+        """
         if pages < 1 or page_size < 1:
             raise BatchError(f"A pool needs at least one page of at least one slot, not {pages} of {page_size}.")
         self.limits = Limits(self.vocab_size, self.max_positions, pages, page_size)
@@ -130,7 +133,13 @@ class CudaBackend:
         self._pool = torch.empty(0)  # the one before goes first
         kv_shapes, slots = self.model.plan.kv_shapes, pages * page_size
         elements = 2 * slots * sum(kv.heads * kv.head_dim for kv in kv_shapes)
-        self._pool = torch.zeros(elements, dtype=self._storage, device=self._device)
+        try:
+            self._pool = torch.zeros(elements, dtype=self._storage, device=self._device)
+        except torch.OutOfMemoryError as error:
+            raise DeviceMemoryError(
+                f"A pool of {pages} pages of {page_size} slots takes {elements * self._storage.itemsize / 1e9:.1f} GB, "
+                "more than the GPU has left: give fewer pages."
+            ) from error
         begin = 0
         for layer, kv in enumerate(kv_shapes):
             for name in cache_names(layer):

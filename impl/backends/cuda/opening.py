@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from vosti.impl.errors import NoDeviceError
+from vosti.impl.errors import DeviceMemoryError, NoDeviceError
 
 if TYPE_CHECKING:
     from vosti.impl.backends.cuda.backend import CudaBackend
@@ -20,6 +20,7 @@ def open_cuda(path: Path, *, dummy_weights: int | None = None, unsafe_unprobed: 
     Raises:
         NoDeviceError: if there is no GPU, Triton is not installed, or no kernels are known for the GPU.
         UnprobedDeviceError: if the kernels were not run on such a GPU, unless `unsafe_unprobed` accepts that.
+        DeviceMemoryError: if the weights do not fit.
         CheckpointError: and `UnsupportedModelError`, for what cannot be served.
     """
     if find_spec("triton") is None:
@@ -40,5 +41,8 @@ def open_cuda(path: Path, *, dummy_weights: int | None = None, unsafe_unprobed: 
         table = load(found.architecture)
         model = Model.load(path, layout=layout, dtype=torch.bfloat16, device=device, dummy_weights=dummy_weights)
         return CudaBackend(model, table, device)
+    except torch.OutOfMemoryError as error:
+        size = torch.cuda.get_device_properties(device).total_memory / 1e9
+        raise DeviceMemoryError(f"The weights of {path.name} do not fit into the GPU's {size:.0f} GB.") from error
     except ConfigurationError as error:
         raise NoDeviceError(str(error)) from error
