@@ -17,7 +17,7 @@ from vosti.impl.backends.cuda.memory import Memory
 from vosti.impl.backends.cuda.metadata import Shape, pack
 from vosti.impl.backends.cuda.opening import open_cuda
 from vosti.impl.backends.cuda.plan import Form
-from vosti.impl.errors import BatchError, NoDeviceError
+from vosti.impl.errors import BatchError, DeviceMemoryError, NoDeviceError
 from vosti.impl.models.model import Model
 from vosti.impl.opening import open_backend
 from vosti.kernels.errors import ConfigurationError
@@ -98,6 +98,17 @@ def test_poison_and_bytes(backend: CudaBackend) -> None:
     assert bytes(4 * 2 * 2 * 32 * 4) == zeros
     assert np.isnan(poisoned).all()
     assert 4 * 2 * 2 * 32 == len(poisoned)
+
+
+def test_a_pool_that_does_not_fit_is_refused(backend: CudaBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says how much it would take, and what to do."""
+
+    def full(*args: object, **kwargs: object) -> torch.Tensor:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(torch, "zeros", full)
+    with pytest.raises(DeviceMemoryError, match=r"10000000 pages of 16 slots takes 327\.7 GB.*: give fewer pages"):
+        backend.allocate(10_000_000, 16)
 
 
 # ------------------------------------------------------------ parts
