@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from vosti.impl.determinism.results import Compared, Done, Header
+from vosti.impl.determinism.suites import axis_names
 
 Verdict = Literal["pass", "mismatch", "invalid", "incomplete"]
 
@@ -91,7 +92,10 @@ def summarize(header: Header, done: Iterable[Done]) -> Summary:
         expected[axis] += header.counts[name]
     for case in cases:
         by_axis[header.axes[case.case]] += case.pairs
-    cells = tuple(_cell(axis, pairs, expected[axis] - len(pairs)) for axis, pairs in by_axis.items())
+    shown = axis_names(header.suite)  # as the paper has them; they are run in order of their cost
+    cells = tuple(
+        _cell(axis, by_axis[axis], expected[axis] - len(by_axis[axis])) for axis in sorted(by_axis, key=shown.index)
+    )
     return Summary(header, cells, sum(case.seconds for case in cases))
 
 

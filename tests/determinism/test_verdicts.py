@@ -58,7 +58,7 @@ def test_rows_of_one_number_are_invalid() -> None:
 def test_requests_that_all_have_one_row_are_invalid() -> None:
     """Logits that do not depend on the prompt pass nothing, even if they are equal."""
     pairs = tuple(compare(replace(EQUAL, name=name, request=name)) for name in "ab")
-    head = Header("", "", "", "", "", {}, {}, 1, {"case": 2}, {"case": "axis"})
+    head = Header("", "quick", "", "", "", {}, {}, 1, {"case": 2}, {"case": "batch"})
     (cell,) = summarize(head, [Done("case", 0.0, pairs)]).cells
 
     assert (2, 2, 1, "invalid") == (cell.matched, cell.requests, cell.distinct, cell.verdict)
