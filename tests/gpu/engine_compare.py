@@ -1,12 +1,14 @@
 """The cuda backend against the cpu backend, and against itself, on the bundled checkpoints: prints a table.
 
 For each checkpoint: tokens of three sequences, computed in three ways on the GPU (at once, one by one, in chunks),
-whose bits must be equal, and once on the CPU in float32, from which logits may differ by what bf16 costs.
+whose bits must be equal, and once on the CPU in float32, from which logits may differ by what bf16 costs. Then an
+engine serves them beside a request with a token whose values are not finite: it fails, and nobody else notices.
 """
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +17,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from forwards import CHECKPOINTS, NAMES, Computed, Place, run, scattered_pages
 from vosti.impl.backends.cpu import CpuBackend
+from vosti.impl.backends.cuda.backend import CudaBackend
 from vosti.impl.backends.cuda.opening import open_cuda
+from vosti.impl.engine import Engine
 from vosti.impl.models.model import Model
+from vosti.impl.opening import open_backend
+from vosti.impl.options import EngineOptions, SamplingParams
 from vosti.impl.tokenizer import Tokenizer
 from vosti.spec.digests import word_sum
 
@@ -93,9 +99,46 @@ def compare(name: str) -> bool:
     return not any(unequal.values()) and digests_equal and worst <= LARGEST_RMS and agreeing == decided
 
 
+def with_a_sick_token(backend: CudaBackend, token: int) -> CudaBackend:
+    """The backend's model with NaN for a token's embedding; a head that shares the table keeps it as it was."""
+    parameters = dict(backend.model.parameters)
+    parameters |= {alias: parameters[name] for alias, name in backend.model.plan.tied}
+    parameters["embedding"] = parameters["embedding"].clone()
+    parameters["embedding"][token] = float("nan")
+    return CudaBackend(replace(backend.model, parameters=parameters), backend.table)
+
+
+def serve(backend: CudaBackend, prompts: dict[str, list[int]]) -> dict[str, tuple[tuple[int, ...], str | None]]:
+    """Tokens of each request, and how it ended."""
+    engine = Engine(backend, EngineOptions(page_size=8, pages=64, max_seqs=8, token_budget=40, poison=True))
+    params = SamplingParams(temperature=0.9, seed=7, max_tokens=24, ignore_eos=True)
+    for name, prompt in prompts.items():
+        engine.add_request(prompt, params, request_id=name)
+    found = {}
+    while engine.unfinished:
+        found.update({output.request_id: (output.token_ids, output.finish_reason) for output in engine.step()})
+    return found
+
+
+def isolate(name: str) -> bool:
+    """Whether a request whose values are not finite fails alone."""
+    backend = open_backend(name, "cuda")
+    assert isinstance(backend, CudaBackend)
+    token = backend.vocab_size - 1
+    tokenizer = Tokenizer(CHECKPOINTS / name)
+    well = {f"well {number}": list(tokenizer.encode(text)) for number, text in enumerate(TEXTS)}
+    sick = {"sick": [*well["well 1"], token, *well["well 2"]]}
+    alone = serve(backend, well)
+    together = serve(with_a_sick_token(backend, token), well | sick)
+    failed = together.pop("sick")
+    print(f"{name}, beside a sick request, which got {failed}: as without it {alone == together}", flush=True)
+    return failed == ((), "error") and alone == together and all(ended == "length" for _, ended in alone.values())
+
+
 def main() -> int:
     """Both checkpoints."""
-    return 0 if sum(map(compare, NAMES)) == len(NAMES) else 1
+    good = [check(name) for check in (compare, isolate) for name in NAMES]
+    return 0 if all(good) else 1
 
 
 if __name__ == "__main__":

@@ -23,6 +23,9 @@ STEPS = 128
 WARM = 8
 PAGE_SIZE = 64
 
+NEW = 256
+"""Tokens of each request that are not in the prefix cache."""
+
 
 def prompt(number: int, length: int) -> list[int]:
     """Tokens of a request, other than any other request's."""
@@ -88,6 +91,24 @@ def decode(engine: Engine, watch: Watch, context: int, temperature: float = 0.0,
     )
 
 
+def extend(engine: Engine, watch: Watch, context: int, repeat: int) -> None:
+    """Time 256 new tokens for each request behind a context that is in the prefix cache."""
+    params = SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True)
+    for i in range(REQUESTS):
+        engine.add_request(prompt(context + i, context) + prompt(77 + REQUESTS * repeat + i, NEW), params)
+    watch.clear()
+    begin = time.perf_counter()
+    hits = 0
+    while engine.unfinished:
+        hits += sum(output.hit_tokens for output in engine.step())
+    elapsed = time.perf_counter() - begin
+    print(
+        f"{REQUESTS} x {NEW} new tokens after {context}: {REQUESTS * NEW / elapsed / 1e3:.1f} K tok/s, "
+        f"{1e3 * elapsed:.1f} ms, GPU {1e3 * sum(watch.gpu):.1f} ms, {hits} tokens from the cache",
+        flush=True,
+    )
+
+
 def prefill(engine: Engine, watch: Watch, length: int, repeat: int) -> None:
     """Time one cold prompt."""
     params = SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True)
@@ -118,6 +139,8 @@ def main() -> None:
         prefill(engine, watch, 8192, repeat)
     for context in contexts:
         decode(engine, watch, context)
+        for repeat in range(3):
+            extend(engine, watch, context, repeat)
     decode(engine, watch, contexts[0], temperature=1.0)
     decode(engine, watch, contexts[0], temperature=0.8, top_p=0.95)
 

@@ -60,8 +60,8 @@ class CudaBackend:
         self._memory = Memory(self._device)
         self._plans = {form: lower(model.plan, form, logit_block=self._logit_block()) for form in Form}
         self._parameters: Mapping[str, Tensor] = {
-            **model.parameters,
             **{alias: model.parameters[name] for alias, name in model.plan.tied},
+            **model.parameters,
         }
         self._storage = next(parameter.dtype for parameter in model.parameters.values())
         self.most_split_rows = self._check_tiles()
