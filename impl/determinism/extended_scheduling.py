@@ -125,8 +125,7 @@ def _non_finite(stage: Stage) -> Iterator[Case]:
     token = next(token for token in range(vocabulary.size) if token not in used)
     for arrival in stage.some((0, 1, 3), (0,)):
         for caching in (True,) if stage.quick else (False, True):
-            spoilt = (*stage.prompt(stage.page + 2, 13_100)[:-1], token)
-            bad = Ask("spoilt", tuple(9 if t == token else t for t in spoilt[:-1]) + (token,), 4, at=arrival)
+            bad = Ask("spoilt", (*stage.prompt(stage.page + 1, 13_100), token), 4, at=arrival)
             settings = replace(
                 stage.settings(pages=24, token_budget=stage.page),
                 prefix_caching=caching,
