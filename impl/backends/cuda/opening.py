@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,9 +41,13 @@ def open_cuda(path: Path, *, dummy_weights: int | None = None, unsafe_unprobed: 
         found.check(unsafe_unprobed=unsafe_unprobed)
         table = load(found.architecture)
         model = Model.load(path, layout=layout, dtype=torch.bfloat16, device=device, dummy_weights=dummy_weights)
-        return CudaBackend(model, table, device)
+        backend = CudaBackend(model, table, device)
     except torch.OutOfMemoryError as error:
         size = torch.cuda.get_device_properties(device).total_memory / 1e9
         raise DeviceMemoryError(f"The weights of {path.name} do not fit into the GPU's {size:.0f} GB.") from error
     except ConfigurationError as error:
         raise NoDeviceError(str(error)) from error
+    # What is loaded by now stays. A collection that looked through all of it would take the time of many steps.
+    gc.collect()
+    gc.freeze()
+    return backend
