@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pytest import MonkeyPatch
 
 from command_line import vosti
 from vosti.impl.bundled import find_checkpoint
@@ -26,6 +27,10 @@ CASES: dict[str, tuple[list[str], str]] = {
     "an empty folder": (["check", "empty"], "empty has no tokenizer.json"),
     "no such model to run": (["generate", "nothing", "-p", "x"], "The model nothing does not exist"),
     "no such backend": (["check", "--backend", "tpu"], "There is no backend 'tpu': the backends are auto, cpu, cuda."),
+    "a shape without weights": (
+        ["generate", "llama-3.1-8b", "-p", "x"],
+        "The model llama-3.1-8b is a shape without weights: give --dummy-weights SEED, or a checkpoint.",
+    ),
     "no such workload": (["check", "--workload", "huge"], "There is no workload 'huge'"),
     "a bad workload": (["check", "--workload", "file"], "Workload file is not valid JSON"),
     "no such mode": (["check", "--mode", "half"], "'half' is not one of 'digest', 'full'."),
@@ -78,6 +83,17 @@ def test_bad_input_is_one_sentence(case: str, here: Path) -> None:
     assert message in ended.err
     assert ended.err.startswith("vosti: ")
     assert 1 == ended.err.count("\n")
+    assert ["empty", "file"] == sorted(path.name for path in here.iterdir())
+
+
+@pytest.mark.parametrize("command", [["check"], ["record", "-o", "x"], ["generate", "-p", "x"]])
+def test_without_a_gpu_the_cuda_backend_is_refused(command: list[str], here: Path, monkeypatch: MonkeyPatch) -> None:
+    """The sentence says what is missing and what to use instead; nothing was loaded, and no file was made."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    ended = vosti(*command, "tiny-llama3", "--backend", "cuda")
+
+    assert (2, "") == (ended.code, ended.out)
+    assert ended.err.endswith(" torch finds none: use --backend cpu.\n")
     assert ["empty", "file"] == sorted(path.name for path in here.iterdir())
 
 
