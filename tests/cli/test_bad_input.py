@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from pytest import MonkeyPatch
 
 from command_line import vosti
 from vosti.impl.bundled import find_checkpoint
@@ -33,7 +32,7 @@ CASES: dict[str, tuple[list[str], str]] = {
     ),
     "no such workload": (["check", "--workload", "huge"], "There is no workload 'huge'"),
     "a bad workload": (["check", "--workload", "file"], "Workload file is not valid JSON"),
-    "no such mode": (["check", "--mode", "half"], "'half' is not one of 'digest', 'full'."),
+    "no such mode": (["check", "--mode", "half"], "'half' is not one of 'digest', 'candidates', 'full'."),
     "no pages": (["check", "--pages", "0"], "0 is not in the range 1<=x<=1048576."),
     "too many": (["check", "--token-budget", "9999999999"], "9999999999 is not in the range 1<=x<=1048576."),
     "no number": (["check", "--page-size", "x"], "'x' is not a valid integer range."),
@@ -87,7 +86,9 @@ def test_bad_input_is_one_sentence(case: str, here: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [["check"], ["record", "-o", "x"], ["generate", "-p", "x"]])
-def test_without_a_gpu_the_cuda_backend_is_refused(command: list[str], here: Path, monkeypatch: MonkeyPatch) -> None:
+def test_without_a_gpu_the_cuda_backend_is_refused(
+    command: list[str], here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The sentence says what is missing and what to use instead; nothing was loaded, and no file was made."""
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     ended = vosti(*command, "tiny-llama3", "--backend", "cuda")
