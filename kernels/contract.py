@@ -10,7 +10,7 @@ are common to all kernels: buffers do not overlap (but where one is updated in p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache, cached_property
@@ -165,6 +165,9 @@ class Contract:
 
     unproved: str = ""
     """Why nothing is proved of the kernel, if that is so; the outputs' values are then in words."""
+
+    programs: tuple[Callable[..., object], ...] = ()
+    """Row programs of its own, in the form of `vosti.spec.numerics`: outputs' values call them by name."""
 
     context: tuple[Parameter, ...] = ()
     """Parameters of an earlier launch, of which this one reads results: names in the outputs' values."""

@@ -8,6 +8,7 @@ finds nothing in.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -123,7 +124,12 @@ def check(certificate: Certificate, binary: Any, contract: Contract) -> None:
 
 def contract_digest(contract: Contract) -> str:
     """The version of a contract: of all that it says."""
-    return hashlib.sha256(json.dumps(asdict(contract), default=str).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(asdict(contract), default=_text).encode()).hexdigest()
+
+
+def _text(value: object) -> str:
+    """A row program as its source, anything else as it prints."""
+    return inspect.getsource(value) if inspect.isfunction(value) else str(value)
 
 
 @cache

@@ -6,7 +6,7 @@ parameter's name is that number. Row programs are called by name, without their 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import ModuleType
 
@@ -24,7 +24,7 @@ MODULES: tuple[ModuleType, ...] = (projections, norms, rotary, activations)
 class Vocabulary:
     """The words, for one proof."""
 
-    def __init__(self, ops: Terms) -> None:
+    def __init__(self, ops: Terms, programs: Iterable[Callable[..., object]] = ()) -> None:
         self.ops = ops
         self.unbounded = Unbounded()
         compiled = self.unbounded.compiled
@@ -32,6 +32,7 @@ class Vocabulary:
         self._visible_tiles = compiled(attention.visible_tiles, {"range": _bounds, "max": most})
         self.words: Mapping[str, object] = {
             **{name: partial(one, ops) for module in MODULES for name, one in _programs(module)},
+            **{one.__name__: partial(one, ops) for one in programs},
             "attention": partial(compiled(attention.attention, {"over_split": over_split}), ops),
             "over_split": lambda query, cache, split, scale, head_dim: over_split(
                 ops, query, cache, split, scale, attention.empty(ops, query, head_dim)
