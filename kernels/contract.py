@@ -166,7 +166,7 @@ class Contract:
     unproved: str = ""
     """Why nothing is proved of the kernel, if that is so; the outputs' values are then in words."""
 
-    programs: tuple[Callable[..., object], ...] = ()
+    own_programs: tuple[Callable[..., object], ...] = ()
     """Row programs of its own, in the form of `vosti.spec.numerics`: outputs' values call them by name."""
 
     context: tuple[Parameter, ...] = ()

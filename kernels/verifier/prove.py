@@ -138,7 +138,7 @@ class _Proving:
             self.subject.described,
         )
         half = next((b.element for b in self.subject.buffers.values() if b.element in ("bf16", "f16")), "bf16")
-        self.words = Vocabulary(Terms(self.prover, half), contract.programs)
+        self.words = Vocabulary(Terms(self.prover, half), contract.own_programs)
         self.handed = {name: handed for one in earlier for name, handed in self._handed(one)}
         self.matcher = Matcher(self.prover, self.handed)
         self.matcher.shown = self._was_shown
