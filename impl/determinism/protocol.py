@@ -211,10 +211,6 @@ class Subject(Protocol):
     def window(self) -> int | None:
         """The sliding window of the model's local layers, if there is one."""
 
-    @property
-    def row_tile(self) -> int:
-        """Rows to which a forward is padded; 1 if unknown."""
-
     def configuration(self) -> Mapping[str, object]:
         """W: what may change a value, as JSON types."""
 

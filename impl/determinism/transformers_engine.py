@@ -94,11 +94,6 @@ class TransformersSubject:
         kinds = getattr(self._config, "layer_types", None) or ()
         return int(self._config.sliding_window) if "sliding_attention" in kinds else None
 
-    @property
-    def row_tile(self) -> int:
-        """Unknown."""
-        return 1
-
     def configuration(self) -> Mapping[str, object]:
         """Versions, model, dtype, device and threads: as much as is visible from outside."""
         import torch

@@ -88,11 +88,6 @@ class VllmSubject:
         kinds = getattr(self._config, "layer_types", None) or ()
         return int(self._config.sliding_window) if "sliding_attention" in kinds else None
 
-    @property
-    def row_tile(self) -> int:
-        """Unknown."""
-        return 1
-
     def configuration(self) -> Mapping[str, object]:
         """Versions, model and mode: as much as is visible from outside."""
         return {

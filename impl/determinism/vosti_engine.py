@@ -256,11 +256,6 @@ class VostiSubject:
         """Of the model's local layers."""
         return self._window
 
-    @property
-    def row_tile(self) -> int:
-        """Rows to which a forward is padded."""
-        return self._plain.row_tile
-
     def configuration(self) -> Mapping[str, object]:
         """W."""
         return self._plain.fingerprint()
