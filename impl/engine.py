@@ -310,7 +310,8 @@ class Engine:
             record = self._live[chunk.request]
             # Whatever is cached before the first chunk was attached, perhaps in earlier steps that had no room for it.
             hit_tokens = chunk.start if record.hit_tokens is None else record.hit_tokens
-            self._live[chunk.request] = replace(record, hit_tokens=hit_tokens, draft=chunk.draft)
+            if (hit_tokens, chunk.draft) != (record.hit_tokens, record.draft):
+                self._live[chunk.request] = replace(record, hit_tokens=hit_tokens, draft=chunk.draft)
 
     def _forward(self, actions: Sequence[Action], chunks: Sequence[Chunk]) -> tuple[Batch | None, ForwardResult | None]:
         """Pack and run the forward of a plan."""

@@ -94,11 +94,13 @@ class _Planner:
     actions: list[Action] = field(default_factory=list)
     chunks: list[Chunk] = field(default_factory=list)
     victims: Iterator[PageId] = field(default_factory=lambda: iter(()))
+    rows: int = 0
+    """Of all chunks."""
 
     @property
     def budget(self) -> int:
         """Rows that are still to be had."""
-        return self.limits.token_budget - sum(chunk.count for chunk in self.chunks)
+        return self.limits.token_budget - self.rows
 
     def schedule(self, candidate: Candidate, rank: int) -> None:
         """Give the request what it can use of the budget, as far as pages can be had."""
@@ -119,6 +121,7 @@ class _Planner:
         if draft:
             self.actions.append(Propose(r, draft))
         self.chunks.append(Chunk(request=r, start=cached, count=count, draft=draft))
+        self.rows += count
 
     def attach_known(self, r: RequestId, known: Tokens, limit: int) -> None:
         """Reuse registered pages for as much of the history as they hold; position `limit` stays to be computed."""

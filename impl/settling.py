@@ -61,9 +61,11 @@ class LiveRecord:
     @property
     def asked(self) -> int:
         """The first position whose logits are still asked for; those of the history's last position always are."""
+        last = len(self.prompt) + len(self.output) - 1
+        if self.params.prompt_logprobs is None:
+            return last
         first = self.first_reported + len(self.prompt_logprobs) - 1
-        pending = self.params.prompt_logprobs is not None and first < len(self.prompt) - 1
-        return first if pending else len(self.history) - 1
+        return first if first < len(self.prompt) - 1 else last
 
 
 @dataclass(frozen=True)
