@@ -156,7 +156,7 @@ class _Twice:
         self.other = Compiler(replaced)
         # What one compiler defines the other may speak of: definitions are named by what they say.
         self.other.counter, self.other.definitions = book.compiler.counter, book.compiler.definitions
-        self.other.tuples, self.other.sets = book.compiler.tuples, book.compiler.sets
+        self.other.closures = book.compiler.closures
 
     def same(self, part: str, have: list[Term], f: Callable[..., Any], arguments: Sequence[Value]) -> None:
         """The mutant of f is defined, and has f's value."""

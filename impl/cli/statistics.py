@@ -31,6 +31,11 @@ class Part:
     without: tuple[str, ...] = ()
 
 
+COMPILER = tuple(
+    f"refinement/smt/{name}" for name in ("compiler", "comprehensions", "operations", "source", "symbols", "values")
+)
+"""The compiler from Python to logic; beside it stand terms, theory, solvers, and the search for explanations."""
+
 PARTS = (
     Part(
         "engine and model execution",
@@ -42,6 +47,7 @@ PARTS = (
     Part("of which page pool", implementation=("impl/pool",), proof=("proofs/pool_",)),
     Part("kernels and row programs", implementation=("kernels",), specification=("spec/numerics",)),
     Part("compiler to logic, solvers", implementation=("refinement/smt",)),
+    Part("of which compiler", implementation=COMPILER),
     Part("audit of traces", implementation=("refinement",), without=("refinement/smt",)),
     Part("explorer, mutants", implementation=("proofs/explore", "proofs/mutant", "proofs/vacuity")),
     Part("command line", implementation=("impl/cli",)),

@@ -26,22 +26,21 @@ Everything else is refused, with file, line and construct: loops, recursion, lam
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
+from functools import partial
 
 from vosti.refinement.smt import terms as T
 from vosti.refinement.smt import theory
 from vosti.refinement.smt.comprehensions import Comprehensions, Env, X
 from vosti.refinement.smt.source import Function, Sources
-from vosti.refinement.smt.terms import Term, conj, disj, neg
+from vosti.refinement.smt.terms import Term, conj, neg
 from vosti.refinement.smt.values import (
     Empty,
     Map,
     Nothing,
     Option,
     OptionType,
-    Pair,
     PairType,
     Record,
     RecordType,
@@ -51,6 +50,7 @@ from vosti.refinement.smt.values import (
     SetType,
     Type,
     Value,
+    expect,
     field_types,
     integer_value,
     sort_of,
@@ -88,9 +88,7 @@ class Compiled:
         Raises:
             Refused: if they are not.
         """
-        if not isinstance(self.value, Scalar):
-            raise Refused(f"{type(self.value).__name__} is no single term")
-        return self.value.term
+        return expect(Scalar, self.value, f"{type(self.value).__name__} is no single term").term
 
 
 class Compiler(Comprehensions):
@@ -130,23 +128,10 @@ class Compiler(Comprehensions):
 
     # ---------------------------------------------------------------- functions and statements
 
-    def where(self, node: ast.AST) -> str:
-        """File, line and text of a construct."""
-        file = self.stack[-1].module.__file__ if self.stack else "?"
-        return f"{file}:{getattr(node, 'lineno', '?')}: {ast.unparse(node).splitlines()[0]}"
-
     def refuse(self, node: ast.AST, reason: str) -> Refused:
-        """The error for a construct."""
-        return Refused(f"{self.where(node)}: {reason}")
-
-    @contextmanager
-    def inside(self, function: Function) -> Iterator[None]:
-        """Names mean what they mean where the function is written."""
-        self.stack.append(function)
-        try:
-            yield
-        finally:
-            self.stack.pop()
+        """The error for a construct: file, line, its text, and what is wrong with it."""
+        file = self.stack[-1].module.__file__ if self.stack else "?"
+        return Refused(f"{file}:{getattr(node, 'lineno', '?')}: {ast.unparse(node).splitlines()[0]}: {reason}")
 
     def deferred(self, f: Callable[[Term], X]) -> Callable[[Term], X]:
         """f, to be evaluated later as if here; what it needs has been stated already."""
@@ -162,23 +147,25 @@ class Compiler(Comprehensions):
 
         return evaluate
 
-    def call(self, function: Function, args: Iterable[Value]) -> Value:
+    def call(self, function: Function, args: Sequence[Value]) -> Value:
         """A call: inlined, or an uninterpreted function's application."""
         if function in self.stack:
             raise Refused(f"{function.node.name} is recursive")
-        args = list(args)
         if len(args) != len(function.parameters):
             raise Refused(f"{function.node.name} takes {len(function.parameters)} arguments, not {len(args)}")
-        with self.inside(function):
+        self.stack.append(function)  # names mean what they mean where the function is written
+        try:
             values = [self.coerce(v, ty) for v, (_, ty) in zip(args, function.parameters, strict=True)]
             if function.opaque:
                 taken = self.unknown.setdefault(function.node.name, function) is not function
                 if taken or function.node.name in theory.PRODUCTS:
                     raise Refused(f"another unknown function is called {function.node.name}")
                 parts = tuple(part for v in values for part in self.reify(v))
-                return Scalar(function.result, T.apply(function.node.name, parts, sort_of(function.result)))
+                return self.scalar(function.result, T.apply(function.node.name, parts, sort_of(function.result)))
             env = dict(zip((name for name, _ in function.parameters), values, strict=True))
             return self.coerce(self.block(function.node.body, env, function.node), function.result)
+        finally:
+            self.stack.pop()
 
     def block(self, body: list[ast.stmt], env: Env, owner: ast.AST) -> Value:
         """The value that a block returns."""
@@ -191,15 +178,22 @@ class Compiler(Comprehensions):
                 case ast.Return(value=ast.expr() as value):
                     return self.eval(value, env)
                 case ast.If(test=test, body=yes, orelse=no):
-                    condition = self.truth(test, env)
-                    with self.given(condition):
-                        first = self.block(yes, env, node)
-                    with self.given(neg(condition)):
-                        second = self.block([*no, *body[index + 1 :]], env, owner)
-                    return self.ite(condition, first, second)
+                    rest = [*no, *body[index + 1 :]]
+                    return self.choice(
+                        test, env, partial(self.block, yes, env, node), partial(self.block, rest, env, owner)
+                    )
                 case _:
                     raise self.refuse(node, "this statement is outside the subset")
         raise self.refuse(owner, "may end without a return")
+
+    def choice(self, test: ast.expr, env: Env, yes: Callable[[], Value], no: Callable[[], Value]) -> Value:
+        """What one of two texts gives, each under the condition that it is the one."""
+        condition = self.truth(test, env)
+        with self.given(condition):
+            first = yes()
+        with self.given(neg(condition)):
+            second = no()
+        return self.ite(condition, first, second)
 
     # ---------------------------------------------------------------- expressions
 
@@ -237,12 +231,7 @@ class Compiler(Comprehensions):
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return integer_value(T.minus(T.integer(0), self.number(operand, env)))
             case ast.IfExp(test=test, body=body, orelse=orelse):
-                condition = self.truth(test, env)
-                with self.given(condition):
-                    yes = self.eval(body, env)
-                with self.given(neg(condition)):
-                    no = self.eval(orelse, env)
-                return self.ite(condition, yes, no)
+                return self.choice(test, env, partial(self.eval, body, env), partial(self.eval, orelse, env))
             case ast.Compare(left=left, ops=ops, comparators=rights):
                 return truth_value(self.compared(left, ops, rights, env))
             case ast.BinOp(left=left, op=op, right=right):
@@ -250,8 +239,8 @@ class Compiler(Comprehensions):
             case ast.Tuple(elts=[]) | ast.Dict(keys=[]):
                 return Empty()
             case ast.Tuple(elts=elements):
-                items = tuple(self.eval(e, env) for e in elements)
-                return Pair(PairType(tuple(map(self.type, items))), items)
+                items = {str(i): self.eval(e, env) for i, e in enumerate(elements)}
+                return Record(PairType(tuple(map(self.type, items.values()))), items)
             case ast.Set(elts=[element]):
                 only = self.eval(element, env)
                 term = self.key_term(only, self.type(only))
@@ -264,13 +253,12 @@ class Compiler(Comprehensions):
                     result = self.set(self.a_map(result), self.eval(key, env), self.eval(value, env))
                 return result
             case ast.DictComp():
-                return self.mapping_of(node, env)
+                return self.collected(node.generators, node.key, node.value, env)
             case ast.Subscript(value=of, slice=ast.Slice(lower=lower, upper=upper, step=None)):
-                whole = self.eval(of, env)
-                length = self.length(whole)
+                whole = self.a_tuple(self.eval(of, env))
                 lo = self.number(lower, env) if lower else T.integer(0)
-                hi = self.number(upper, env) if upper else length
-                self.need(conj(T.at_most(T.integer(0), lo), T.at_most(lo, hi), T.at_most(hi, length)))
+                hi = self.number(upper, env) if upper else whole.length
+                self.need(conj(T.at_most(T.integer(0), lo), T.at_most(lo, hi), T.at_most(hi, whole.length)))
                 return self.slice(whole, lo, hi)
             case ast.Subscript(value=of, slice=index):
                 return self.subscript(self.plain(self.eval(of, env)), index, env)
@@ -297,16 +285,15 @@ class Compiler(Comprehensions):
             key = self.key_term(self.eval(index, env), of.type.key)
             self.need(of.has(key))
             return of.get(key)
-        if isinstance(of, Pair):
-            match index:
-                case ast.Constant(value=int() as n) if 0 <= n < len(of.items):
-                    return of.items[n]
+        if isinstance(of, Record):
+            if isinstance(index, ast.Constant) and repr(index.value) in of.fields:
+                return of.fields[repr(index.value)]
             raise Refused("an index of a tuple of fixed length is a number that it has")
-        i, length = self.number(index, env), self.length(of)
+        i, t = self.number(index, env), self.a_tuple(of)
         if isinstance(index, ast.UnaryOp):
-            i = T.plus(length, i)
-        self.need(T.within(i, length))
-        return self.item(of, i)
+            i = T.plus(t.length, i)
+        self.need(T.within(i, t.length))
+        return t.at(i)
 
     # ---------------------------------------------------------------- calls
 
@@ -322,30 +309,30 @@ class Compiler(Comprehensions):
             return self.record(RecordType(found), {}, keywords, env)
         match name, args:
             case "replace", [old]:
-                record = self.eval(old, env)
-                if isinstance(record, Record):
-                    return self.record(record.type, record.fields, keywords, env)
-            case (("all" | "any"), [ast.GeneratorExp() as comprehension]) if not keywords:
+                record = expect(Record, self.eval(old, env), "what is replaced in is no record")
+                return self.record(expect(RecordType, record.type, "no names"), record.fields, keywords, env)
+            case _ if keywords:
+                raise Refused("this call is outside the subset")
+            case (("all" | "any"), [ast.GeneratorExp() as comprehension]):
                 return truth_value(self.quantified(name == "all", comprehension, env))
-            case "tuple", [ast.GeneratorExp() as comprehension] if not keywords:
+            case "tuple", [ast.GeneratorExp() as comprehension]:
                 return self.tuple_of(comprehension, env)
-            case "frozenset", [ast.GeneratorExp() as comprehension] if not keywords:
-                return self.set_of(comprehension, env)
-            case (("frozenset" | "Map"), []) if not keywords:
-                return Empty()
-            case (("frozenset" | "Map"), [collection]) if not keywords:
-                value = self.eval(collection, env)
-                if isinstance(value, Set if name == "frozenset" else Map):
-                    return value
-            case "len", [collection] if not keywords:
-                return integer_value(self.length(self.eval(collection, env)))
-            case (("min" | "max"), [left, right]) if not keywords:
-                a, b = self.number(left, env), self.number(right, env)
-                return integer_value(T.ite(T.at_most(a, b), *((a, b) if name == "min" else (b, a))))
-            case "without", [mapping, keys] if not keywords:
-                return self.without(self.a_map(self.eval(mapping, env)), self.eval(keys, env))
-            case None, _ if callable(found) and not isinstance(found, type) and not keywords:
+            case "frozenset", [ast.GeneratorExp() as comprehension]:
+                return self.collected(comprehension.generators, comprehension.elt, None, env)
+            case None, _ if callable(found) and not isinstance(found, type):
                 return self.call(self.sources.function(found), [self.eval(a, env) for a in args])
+        match name, [self.eval(a, env) for a in args]:
+            case (("frozenset" | "Map"), []):
+                return Empty()
+            case ("frozenset", [Set() as same]) | ("Map", [Map() as same]):
+                return same
+            case "len", [collection]:
+                return integer_value(self.length(collection))
+            case (("min" | "max"), [left, right]):
+                a, b = self.int_term(left), self.int_term(right)
+                return integer_value(T.ite(T.at_most(a, b), *((a, b) if name == "min" else (b, a))))
+            case "without", [mapping, keys]:
+                return self.without(self.a_map(mapping), keys)
         raise Refused("this call is outside the subset")
 
     def record(self, ty: RecordType, old: Mapping[str, Value], keywords: list[ast.keyword], env: Env) -> Record:
@@ -376,11 +363,5 @@ class Compiler(Comprehensions):
                 k = self.key_term(key, m.type.key)
                 return Option(OptionType(m.type.value), neg(m.has(k)), m.get(k))
             case "update", [entries]:
-                new = self.coerce(entries, m.type)
-                if isinstance(new, Map):
-                    return Map(m.type, lambda x: disj(new.has(x), m.has(x)), lambda x: self.either(new, m, x))
+                return self.overlaid(m, self.a_map(self.coerce(entries, m.type)))
         raise Refused("this method is outside the subset")
-
-    def either(self, first: Map, second: Map, key: Term) -> Value:
-        """The first mapping's entry where it has one."""
-        return self.ite(first.has(key), first.get(key), second.get(key))

@@ -17,7 +17,6 @@ from vosti.refinement.smt.values import (
     MapType,
     Option,
     OptionType,
-    Pair,
     PairType,
     Record,
     RecordType,
@@ -111,16 +110,13 @@ def parts(value: Value, name: str, ids: Ids, params: tuple[Hashable, ...] = ()) 
         case Option(_, none, some):
             yield (f"{name}.is_none", params), none
             yield from parts(some, f"{name}.some", ids, params)
-        case Pair(_, items):
-            for i, item in enumerate(items):
-                yield from parts(item, f"{name}.{i}", ids, params)
+        case Scalar(term=Term() as term) | Tuple(term=Term() as term):
+            yield (name, params), term
         case Tuple():
             length = (f"{name}.len", params)
             yield length, value.length
             for i in range(ids.widths(length)):
                 yield from parts(value.at(T.integer(i)), f"{name}.at", ids, (*params, i))
-        case Scalar(_, term):
-            yield (name, params), term
         case _:
             raise Refused("a value without a type has no components")
 

@@ -15,9 +15,7 @@ from vosti.refinement.smt.values import (
     IntType,
     Map,
     MapType,
-    Nothing,
     Refused,
-    Scalar,
     Set,
     SetType,
     Tuple,
@@ -83,60 +81,52 @@ class Comprehensions(Operations, ABC):
             raise Refused("a comprehension binds plain names")
         return [t.id for t in targets if isinstance(t, ast.Name)]
 
-    def domain(self, source: ast.expr, env: Env) -> Domain:
-        """What distinct elements a comprehension ranges over: keys, members, or what is in a tuple."""
-        view, of = "", source
-        if isinstance(source, ast.Call) and isinstance(source.func, ast.Attribute) and not source.args:
-            view, of = source.func.attr, source.func.value
-        match self.eval(of, env):
-            case Map() as m if view in ("", "items", "keys"):
-                return Domain(
-                    m.type.key,
-                    m.has,
-                    lambda k: (self.scalar(m.type.key, k), *((m.get(k),) if view == "items" else ())),
-                )
-            case Set() as s if not view:
-                return Domain(s.type.item, s.has, lambda k: (self.scalar(s.type.item, k),))
-            case Tuple(TupleType(item)) as t if not view:
-                return Domain(item, lambda k: self.member(self.scalar(item, k), t), lambda k: (self.scalar(item, k),))
-            case _:
-                raise Refused("a comprehension over what is no mapping, set or tuple")
+    def source(self, node: ast.expr, env: Env) -> tuple[str, Value]:
+        """What a comprehension ranges over: the view of it ("items", "enumerate"; "" for none), and the value."""
+        match node:
+            case (
+                ast.Call(func=ast.Attribute(value=of, attr=view), args=[])
+                | ast.Call(func=ast.Name(id="enumerate" as view), args=[of])
+            ):
+                return view, self.eval(of, env)
+        return "", self.eval(node, env)
 
-    def comprehension(
-        self, generators: list[ast.comprehension], key: ast.expr, env: Env
-    ) -> tuple[Domain, Callable[[Term], Term], Callable[[Term], Env]]:
-        """`for k in c if ...`, the element or key being k: what k ranges over, which k are chosen, and the names."""
+    def domain(self, view: str, of: Value) -> Domain:
+        """What distinct elements a comprehension ranges over: keys, members, or what is in a tuple."""
+        match of:
+            case Map(MapType(key)) if view in ("", "items", "keys"):
+                return Domain(key, of.has, lambda k: (self.scalar(key, k), *([of.get(k)] if view == "items" else ())))
+            case Set(SetType(item)) if not view:
+                return Domain(item, of.has, lambda k: (self.scalar(item, k),))
+            case Tuple(TupleType(item)) if not view:
+                return Domain(item, lambda k: self.contains(of, k), lambda k: (self.scalar(item, k),))
+        raise Refused("a comprehension over what is no mapping, set or tuple")
+
+    # ---------------------------------------------------------------- mappings, sets, tuples
+
+    def collected(
+        self, generators: list[ast.comprehension], key: ast.expr, value: ast.expr | None, env: Env
+    ) -> Map | Set:
+        """{k: e for k, v in m.items() if c}; without e, frozenset(k for k in c if b)."""
         if len(generators) != 1:
             raise Refused("a comprehension with one `for`")
         g = generators[0]
-        names, domain = self.names(g.target), self.domain(g.iter, env)
+        names, domain = self.names(g.target), self.domain(*self.source(g.iter, env))
         if not isinstance(key, ast.Name) or key.id != names[0]:
             raise Refused("the elements or keys are those of what the comprehension ranges over")
 
         def at(k: Term) -> Env:
             return bound(env, names, domain.bind(k))
 
-        return domain, self.deferred(lambda k: conj(domain.has(k), self.connected(True, g.ifs, at(k)))), at
-
-    # ---------------------------------------------------------------- mappings, sets, tuples
-
-    def mapping_of(self, node: ast.DictComp, env: Env) -> Value:
-        """{k: e for k, v in m.items() if c}."""
-        domain, has, at = self.comprehension(node.generators, node.key, env)
         k = self.fresh("k", domain.key)
         with self.each((k,), (domain.has(k),)):
-            condition = self.connected(True, node.generators[0].ifs, at(k))
+            condition = self.connected(True, g.ifs, at(k))
             with self.given(condition):
-                value = self.type(self.eval(node.value, at(k)))
-        return Map(MapType(domain.key, value), has, self.deferred(lambda k: self.eval(node.value, at(k))))
-
-    def set_of(self, node: ast.GeneratorExp, env: Env) -> Value:
-        """frozenset(x for x in c if b)."""
-        domain, has, at = self.comprehension(node.generators, node.elt, env)
-        k = self.fresh("k", domain.key)
-        with self.each((k,), (domain.has(k),)):
-            self.connected(True, node.generators[0].ifs, at(k))
-        return Set(SetType(domain.key), has)
+                values = None if value is None else self.type(self.eval(value, at(k)))
+        has = self.deferred(lambda k: conj(domain.has(k), self.connected(True, g.ifs, at(k))))
+        if value is None or values is None:
+            return Set(SetType(domain.key), has)
+        return Map(MapType(domain.key, values), has, self.deferred(lambda k: self.eval(value, at(k))))
 
     def tuple_of(self, node: ast.GeneratorExp, env: Env) -> Value:
         """tuple(e for i in range(n))."""
@@ -183,25 +173,19 @@ class Comprehensions(Operations, ABC):
                 lo = self.number(first[0], env) if first else T.integer(0)
                 hi = self.number(last, env)
                 i = self.fresh(names[0], IntType())
-                return (i,), (T.at_most(lo, i), T.less(i, hi)), {**env, names[0]: integer_value(i)}
-            case ast.Call(func=ast.Name(id="enumerate"), args=[of]):
-                indexed, of_value = True, self.eval(of, env)
-            case ast.Call(func=ast.Attribute(value=of, attr="values"), args=[]):
-                m = self.a_map(self.eval(of, env))
+                return (i,), (T.at_most(lo, i), T.less(i, hi)), bound(env, names, (integer_value(i),))
+        match self.source(g.iter, env):
+            case ("" | "enumerate") as view, Tuple() as t:
+                i = self.fresh(names[0] if view else "i", IntType())
+                values = (integer_value(i), t.at(i)) if view else (t.at(i),)
+                return (i,), tuple(T.conjuncts([T.within(i, t.length)])), bound(env, names, values)
+            case "values", Map() as m:
                 k = self.fresh("key", m.type.key)
-                return (k,), (m.has(k),), {**env, names[0]: m.get(k)}
-            case ast.Name() | ast.Attribute() | ast.Subscript() | ast.Call(func=ast.Name()):
-                indexed, of_value = False, self.eval(g.iter, env)
-            case _:
-                indexed, of_value = False, Nothing()
-        if isinstance(of_value, Tuple) or (isinstance(of_value, Scalar) and isinstance(of_value.type, TupleType)):
-            i = self.fresh(names[0] if indexed else "i", IntType())
-            values = (integer_value(i), self.item(of_value, i)) if indexed else (self.item(of_value, i),)
-            domain = tuple(T.conjuncts([T.within(i, self.length(of_value))]))
-            return (i,), domain, bound(env, names, values)
-        collection = self.domain(g.iter, env)
-        k = self.fresh(names[0], collection.key)
-        return (k,), (collection.has(k),), bound(env, names, collection.bind(k))
+                return (k,), (m.has(k),), bound(env, names, (m.get(k),))
+            case view, of:
+                domain = self.domain(view, of)
+                k = self.fresh(names[0], domain.key)
+                return (k,), (domain.has(k),), bound(env, names, domain.bind(k))
 
     def counters(self, variables: tuple[Term, ...], value: Term) -> tuple[T.Pattern, ...]:
         """Patterns for a statement about counts: it is used where a counter is read, not wherever a key occurs.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable, Mapping
+from functools import reduce
 
 from vosti.refinement.smt import terms as T
 from vosti.refinement.smt import theory
-from vosti.refinement.smt.symbols import Symbols, is_sequence
+from vosti.refinement.smt.symbols import Symbols, is_sequence, sequences
 from vosti.refinement.smt.terms import FALSE, TRUE, Term, conj, disj, equal, ite, neg
 from vosti.refinement.smt.values import (
     BoolType,
@@ -17,7 +19,6 @@ from vosti.refinement.smt.values import (
     Nothing,
     Option,
     OptionType,
-    Pair,
     PairType,
     Record,
     Refused,
@@ -28,9 +29,27 @@ from vosti.refinement.smt.values import (
     TupleType,
     Type,
     Value,
+    expect,
+    field_types,
     integer_value,
     sort_of,
 )
+
+Binary = Callable[[Term, Term], Term]
+Operators = Mapping[type[ast.operator], Binary]
+
+ORDER: Mapping[type[ast.cmpop], Binary] = {
+    ast.Lt: T.less,
+    ast.LtE: T.at_most,
+    ast.Gt: lambda x, y: T.less(y, x),
+    ast.GtE: lambda x, y: T.at_most(y, x),
+}
+LINEAR: Operators = {ast.Add: T.plus, ast.Sub: T.minus, ast.Mult: T.times, ast.FloorDiv: T.divide, ast.Mod: T.modulo}
+UNKNOWN: Operators = {ast.Mult: theory.MULTIPLY, ast.FloorDiv: theory.DIVIDE, ast.Mod: theory.MODULO}
+"""Products and quotients of two unknown numbers."""
+
+OF_SETS: Operators = {ast.BitOr: disj, ast.BitAnd: conj, ast.Sub: lambda a, b: conj(a, neg(b))}
+"""Whether an element is in the result, from whether it is in either set."""
 
 
 class Operations(Symbols):
@@ -55,34 +74,31 @@ class Operations(Symbols):
             return v.some
         return v
 
+    def key_term(self, v: Value, ty: Type) -> Term:
+        """The term of a number, a key or an element of this type."""
+        return expect(Scalar, self.coerce(self.plain(v), ty), "what is to be a single term is none").term
+
     def int_term(self, v: Value) -> Term:
         """The term of a number."""
-        v = self.plain(v)
-        if isinstance(v, Scalar) and v.type == IntType():
-            return v.term
-        raise Refused("what is used as a number is none")
-
-    def key_term(self, v: Value, ty: Type) -> Term:
-        """The term of a key or an element of this type."""
-        v = self.coerce(self.plain(v), ty)
-        if isinstance(v, Scalar):
-            return v.term
-        raise Refused("keys and elements are identifiers or numbers")
+        return self.key_term(v, IntType())
 
     def a_map(self, v: Value) -> Map:
         """A mapping."""
-        if isinstance(v, Map):
-            return v
-        raise Refused("what is used as a mapping is none")
+        return expect(Map, v, "what is used as a mapping is none")
+
+    def a_tuple(self, v: Value) -> Tuple:
+        """A tuple of any length."""
+        return expect(Tuple, v, "what is used as a tuple is none")
 
     def as_bool(self, v: Value) -> Term:
         """The truth of a value: of a tuple or a set, whether it is not empty."""
-        if isinstance(v, Set):
-            return self.inhabited(v)
-        if isinstance(v, Scalar) and v.type == BoolType():
-            return v.term
-        if isinstance(v, Tuple) or (isinstance(v, Scalar) and isinstance(v.type, TupleType)):
-            return T.less(T.integer(0), self.length(v))
+        match v:
+            case Set():
+                return self.inhabited(v)
+            case Tuple():
+                return T.less(T.integer(0), v.length)
+            case Scalar(BoolType()):
+                return v.term
         raise Refused("the truth of what is neither bool, tuple nor set")
 
     def coerce(self, v: Value, ty: Type) -> Value:
@@ -94,7 +110,7 @@ class Operations(Symbols):
         match v, ty:
             case Empty(), TupleType(item):
                 if is_sequence(ty):
-                    return Scalar(ty, theory.Sequences(sort_of(item)).empty)
+                    return self.scalar(ty, sequences(ty).empty)
                 return Tuple(ty, T.integer(0), lambda i: self.no_value(item, i), lambda x: FALSE)
             case Empty(), SetType():
                 return Set(ty, lambda k: FALSE, FALSE)
@@ -108,13 +124,10 @@ class Operations(Symbols):
                 return Option(ty, FALSE, self.coerce(v, some))
             case Option(), _:
                 return self.coerce(self.plain(v), ty)
-            case Pair(), TupleType():
-                start = self.coerce(Empty(), ty)
-                for x in v.items:
-                    start = self.append(start, x)
-                return start
-            case Pair(), PairType(items) if len(items) == len(v.items):
-                return Pair(ty, tuple(self.coerce(x, t) for x, t in zip(v.items, items, strict=True)))
+            case Record(PairType()), TupleType():
+                return self.concat(self.coerce(Empty(), ty), v)
+            case Record(PairType(items)), PairType(wanted) if len(items) == len(wanted):
+                return Record(ty, {f: self.coerce(v.fields[f], t) for f, t in field_types(ty).items()})
             case Map(), MapType(key, value) if v.type.key == key:
                 return v if v.type == ty else Map(ty, v.has, lambda k: self.coerce(v.get(k), value))
             case _ if self.type(v) == ty:
@@ -142,12 +155,10 @@ class Operations(Symbols):
         if c in (TRUE, FALSE):
             return a if c is TRUE else b
         match a, b:
-            case Scalar(), Scalar():
-                return Scalar(a.type, ite(c, a.term, b.term))
+            case Scalar() | Tuple(term=Term()), Scalar(term=y) | Tuple(term=Term() as y):
+                return self.scalar(a.type, ite(c, a.term or y, y))
             case Record(), Record():
                 return Record(a.type, {f: self.ite(c, a.fields[f], b.fields[f]) for f in a.fields})
-            case Pair(), Pair():
-                return Pair(a.type, tuple(self.ite(c, x, y) for x, y in zip(a.items, b.items, strict=True)))
             case Option(), Option():
                 return Option(a.type, ite(c, a.none, b.none), self.ite(c, a.some, b.some))
             case Map(), Map():
@@ -158,39 +169,34 @@ class Operations(Symbols):
                     inhabited = ite(c, self.inhabited(a), self.inhabited(b))
                 return Set(a.type, lambda k: ite(c, a.has(k), b.has(k)), inhabited)
             case Tuple(), Tuple():
-                item = a.type.item
                 return Tuple(
                     a.type,
                     ite(c, a.length, b.length),
                     lambda i: self.ite(c, a.at(i), b.at(i)),
-                    lambda x: ite(c, self.member(Scalar(item, x), a), self.member(Scalar(item, x), b)),
+                    lambda x: ite(c, self.contains(a, x), self.contains(b, x)),
                 )
         raise Refused("a choice between values of different kinds")
 
     def equal(self, x: Value, y: Value) -> Term:
         """x == y."""
-        if isinstance(x, Option) and isinstance(y, Nothing):
-            return x.none
-        if isinstance(y, Option) and isinstance(x, Nothing):
-            return y.none
         if isinstance(x, Empty) and isinstance(y, Empty):
             return TRUE
         for v, other in ((x, y), (y, x)):
+            if isinstance(other, Nothing) and isinstance(v, Option):
+                return v.none
             if isinstance(other, Empty) and isinstance(v, Set):
                 return neg(self.inhabited(v))
             if isinstance(other, Empty) and not isinstance(v, Map):
                 return equal(self.length(v), T.integer(0))
         match self.alike(x, y):
             case Scalar() as a, Scalar() as b:
-                if isinstance(a.type, TupleType):
-                    return theory.Sequences(sort_of(a.type.item)).same(a.term, b.term)
                 return equal(a.term, b.term)
             case Record() as a, Record() as b:
                 return conj(*(self.equal(a.fields[f], b.fields[f]) for f in a.fields))
-            case Pair() as a, Pair() as b:
-                return conj(*(self.equal(v, w) for v, w in zip(a.items, b.items, strict=True)))
             case Option() as a, Option() as b:
                 return disj(conj(a.none, b.none), conj(neg(a.none), neg(b.none), self.equal(a.some, b.some)))
+            case Tuple(term=Term() as g) as a, Tuple(term=Term() as h):
+                return sequences(a.type).same(g, h)
             case Tuple() as a, Tuple() as b:
                 i = self.fresh("i", IntType())
                 same = T.implies([T.within(i, a.length)], self.equal(a.at(i), b.at(i)))
@@ -217,16 +223,8 @@ class Operations(Symbols):
                 return self.member(a, b)
             case ast.NotIn():
                 return neg(self.member(a, b))
-        x, y = self.int_term(a), self.int_term(b)
-        match op:
-            case ast.Lt():
-                return T.less(x, y)
-            case ast.LtE():
-                return T.at_most(x, y)
-            case ast.Gt():
-                return T.less(y, x)
             case _:
-                return T.at_most(y, x)
+                return ORDER[type(op)](self.int_term(a), self.int_term(b))
 
     def member(self, x: Value, of: Value) -> Term:
         """x in a mapping, a set or a tuple. None is in none of them."""
@@ -235,12 +233,14 @@ class Operations(Symbols):
         match of:
             case Map():
                 return of.has(self.key_term(x, of.type.key))
-            case Set():
+            case Set() | Tuple() if of.has is not None:
                 return of.has(self.key_term(x, of.type.item))
-            case Tuple(has=has) if has is not None:
-                return has(self.key_term(x, of.type.item))
-        i = self.fresh("i", IntType())
-        return T.exists([i], conj(T.within(i, self.length(of)), self.equal(x, self.item(of, i))))
+        i, elements = self.fresh("i", IntType()), self.a_tuple(of)
+        return T.exists([i], conj(T.within(i, elements.length), self.equal(x, elements.at(i))))
+
+    def contains(self, t: Tuple, x: Term) -> Term:
+        """Whether an element is in a tuple."""
+        return self.member(self.scalar(t.type.item, x), t)
 
     def inhabited(self, s: Set) -> Term:
         """Whether the set has an element."""
@@ -256,112 +256,80 @@ class Operations(Symbols):
         match v:
             case Empty():
                 return T.integer(0)
-            case Tuple():
-                return v.length
-            case Scalar(TupleType(item), term):
-                return theory.Sequences(sort_of(item)).length(term)
             case Set():
                 sets = theory.FiniteSets(sort_of(v.type.item))
                 return sets.card(self.set_term(v, sets))
-        raise Refused("the length of what is neither tuple nor set")
+            case _:
+                return self.a_tuple(v).length
 
-    def item(self, v: Value, i: Term) -> Value:
-        """The element at an index within range."""
-        match v:
-            case Tuple():
-                return v.at(i)
-            case Scalar(TupleType(item), term):
-                return self.scalar(item, theory.Sequences(sort_of(item)).at(term, i))
-        raise Refused("an element of what is neither mapping nor tuple")
-
-    def slice(self, v: Value, lo: Term, hi: Term) -> Value:
-        """v[lo:hi], within range."""
-        match v:
-            case Tuple():
-                return Tuple(v.type, T.minus(hi, lo), lambda i: v.at(T.plus(lo, i)))
-            case Scalar(TupleType(item), term):
-                return Scalar(v.type, theory.Sequences(sort_of(item)).slice(term, lo, hi))
-        raise Refused("a slice of what is no tuple")
+    def slice(self, t: Tuple, lo: Term, hi: Term) -> Value:
+        """t[lo:hi], within range."""
+        if t.term is not None:
+            return self.scalar(t.type, sequences(t.type).slice(t.term, lo, hi))
+        return Tuple(t.type, T.minus(hi, lo), lambda i: t.at(T.plus(lo, i)))
 
     def append(self, v: Value, x: Value) -> Value:
         """v + (x,)."""
-        match v:
-            case Tuple(TupleType(item)):
-                new = self.coerce(x, item)
-                return Tuple(
-                    v.type,
-                    T.plus(v.length, T.integer(1)),
-                    lambda i: self.ite(equal(i, v.length), new, v.at(i)),
-                    lambda y: disj(self.member(Scalar(item, y), v), self.equal(Scalar(item, y), new)),
-                )
-            case Scalar(TupleType(item), term):
-                return Scalar(v.type, theory.Sequences(sort_of(item)).append(term, self.key_term(x, item)))
-        raise Refused("+ of what is no tuple")
+        t = self.a_tuple(v)
+        if t.term is not None:
+            return self.scalar(t.type, sequences(t.type).append(t.term, self.key_term(x, t.type.item)))
+        new = self.coerce(x, t.type.item)
+        return Tuple(
+            t.type,
+            T.plus(t.length, T.integer(1)),
+            lambda i: self.ite(equal(i, t.length), new, t.at(i)),
+            lambda y: disj(self.contains(t, y), self.equal(self.scalar(t.type.item, y), new)),
+        )
+
+    def concat(self, v: Value, more: Value) -> Value:
+        """v + more, a tuple."""
+        if isinstance(more, Record):
+            return reduce(self.append, more.fields.values(), v)
+        a, b = self.a_tuple(v), self.a_tuple(self.coerce(more, self.type(v)))
+        if a.term is not None and b.term is not None:
+            return self.scalar(a.type, sequences(a.type).concat(a.term, b.term))
+        return Tuple(
+            a.type,
+            T.plus(a.length, b.length),
+            lambda i: self.ite(T.less(i, a.length), a.at(i), b.at(T.minus(i, a.length))),
+            lambda x: disj(self.contains(a, x), self.contains(b, x)),
+        )
+
+    # ---------------------------------------------------------------- arithmetic, sets, mappings
 
     def binary(self, op: ast.operator, a: Value, b: Value) -> Value:
         """Arithmetic, concatenation, and operations on sets."""
         if isinstance(a, Set):
-            return self.set_operation(op, a, self.coerce(b, a.type))
-        if isinstance(op, ast.Add) and isinstance(b, Pair):
-            for x in b.items:
-                a = self.append(a, x)
-            return a
-        if isinstance(op, ast.Add) and isinstance(a, Tuple) and isinstance(b, Tuple) and a.type == b.type:
-            first, second, item = a, b, a.type.item
-            return Tuple(
-                a.type,
-                T.plus(a.length, b.length),
-                lambda i: self.ite(T.less(i, first.length), first.at(i), second.at(T.minus(i, first.length))),
-                lambda x: disj(self.member(Scalar(item, x), first), self.member(Scalar(item, x), second)),
-            )
-        if isinstance(op, ast.Add) and isinstance(a, Scalar) and isinstance(a.type, TupleType):
-            tail = self.coerce(b, a.type)
-            assert isinstance(tail, Scalar)
-            return Scalar(a.type, theory.Sequences(sort_of(a.type.item)).concat(a.term, tail.term))
+            return self.set_operation(op, a, expect(Set, self.coerce(b, a.type), "what is used as a set is none"))
+        if isinstance(op, ast.Add) and isinstance(a, Tuple | Empty):
+            return self.concat(a, b)
         return integer_value(self.arithmetic(op, self.int_term(a), self.int_term(b)))
 
     def arithmetic(self, op: ast.operator, x: Term, y: Term) -> Term:
         """Operations on numbers; products and quotients of two unknown ones are those of `theory`."""
-        known = T.is_number(y)
-        match op:
-            case ast.Add():
-                return T.plus(x, y)
-            case ast.Sub():
-                return T.minus(x, y)
-            case ast.Mult():
-                return T.times(x, y) if known or T.is_number(x) else theory.MULTIPLY(x, y)
-            case ast.FloorDiv():
-                self.need(T.less(T.integer(0), y))
-                return T.divide(x, y) if known else theory.DIVIDE(x, y)
-            case ast.Mod():
-                self.need(T.less(T.integer(0), y))
-                return T.modulo(x, y) if known else theory.MODULO(x, y)
-        raise Refused("this operator is outside the subset")
+        if isinstance(op, ast.FloorDiv | ast.Mod):
+            self.need(T.less(T.integer(0), y))
+        known = T.is_number(y) or (isinstance(op, ast.Mult) and T.is_number(x))
+        table = LINEAR if known or type(op) not in UNKNOWN else UNKNOWN
+        if type(op) not in table:
+            raise Refused("this operator is outside the subset")
+        return table[type(op)](x, y)
 
-    def set_operation(self, op: ast.operator, a: Set, other: Value) -> Set:
+    def set_operation(self, op: ast.operator, a: Set, b: Set) -> Set:
         """Union, intersection, difference."""
-        assert isinstance(other, Set)
-        b = other
-        match op:
-            case ast.BitOr():
-                known = a.inhabited is TRUE or b.inhabited is TRUE
-                return Set(a.type, lambda k: disj(a.has(k), b.has(k)), TRUE if known else None)
-            case ast.BitAnd():
-                return Set(a.type, lambda k: conj(a.has(k), b.has(k)))
-            case ast.Sub():
-                return Set(a.type, lambda k: conj(a.has(k), neg(b.has(k))))
-        raise Refused("this operator on sets is outside the subset")
-
-    # ---------------------------------------------------------------- mappings
+        if type(op) not in OF_SETS:
+            raise Refused("this operator on sets is outside the subset")
+        combined, known = OF_SETS[type(op)], isinstance(op, ast.BitOr) and TRUE in (a.inhabited, b.inhabited)
+        return Set(a.type, lambda k: combined(a.has(k), b.has(k)), TRUE if known else None)
 
     def set(self, m: Map, key: Value, value: Value) -> Map:
         """The mapping with one entry set."""
         k, v = self.key_term(key, m.type.key), self.coerce(value, m.type.value)
-        return Map(
-            m.type,
-            lambda x: disj(equal(x, k), m.has(x)),
-            lambda x: self.ite(equal(x, k), v, m.get(x)),
-        )
+        return self.overlaid(m, Map(m.type, lambda x: equal(x, k), lambda x: v))
+
+    def overlaid(self, m: Map, new: Map) -> Map:
+        """The mapping with the entries of another one set."""
+        return Map(m.type, lambda x: disj(new.has(x), m.has(x)), lambda x: self.ite(new.has(x), new.get(x), m.get(x)))
 
     def without(self, m: Map, keys: Value) -> Map:
         """The mapping without some keys: those in a tuple, a set or another mapping."""

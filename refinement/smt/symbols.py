@@ -18,7 +18,6 @@ from vosti.refinement.smt.values import (
     NamedType,
     Option,
     OptionType,
-    Pair,
     PairType,
     Record,
     RecordType,
@@ -30,6 +29,7 @@ from vosti.refinement.smt.values import (
     TupleType,
     Type,
     Value,
+    expect,
     field_types,
     sort_of,
 )
@@ -43,11 +43,16 @@ def is_sequence(ty: Type) -> bool:
     return isinstance(ty, TupleType) and ty.item in SEQUENCE_TERMS
 
 
+def sequences(ty: TupleType) -> theory.Sequences:
+    """The sequences that are terms of a type."""
+    return theory.Sequences(sort_of(ty.item))
+
+
 class Symbols:
     """Symbols, and needs.
 
     `needs` collects what must hold for Python not to raise, under the conditions of `path`. `definitions` gives, for
-    some uninterpreted symbols, the formulas that are true of them; `tuples` and `sets` what the others stand for.
+    some uninterpreted symbols, the formulas that are true of them; `closures` what the others stand for.
     """
 
     def __init__(self) -> None:
@@ -55,8 +60,7 @@ class Symbols:
         self.needs: list[Term] = []
         self.path: list[Term] = []
         self.definitions: dict[str, tuple[Term, ...]] = {}
-        self.tuples: dict[str, tuple[tuple[Term, ...], Tuple]] = {}
-        self.sets: dict[str, tuple[tuple[Term, ...], Set]] = {}
+        self.closures: dict[str, tuple[tuple[Term, ...], Tuple | Set]] = {}
 
     # ---------------------------------------------------------------- needs
 
@@ -97,35 +101,35 @@ class Symbols:
 
     def scalar(self, ty: Type, term: Term) -> Value:
         """A term as a value of its type."""
-        return Scalar(ty, term)
+        if not isinstance(ty, TupleType):
+            return Scalar(ty, term)
+        of = sequences(ty)
+        return Tuple(ty, of.length(term), lambda i: self.scalar(ty.item, of.at(term, i)), term=term)
 
     def symbolic(self, ty: Type, name: str, params: tuple[Term, ...] = ()) -> Value:
         """A value of a type about which nothing is known: uninterpreted functions of the parameters."""
 
-        def leaf(suffix: str, sort: str) -> Term:
-            return T.apply(name + suffix, params, sort)
+        def leaf(suffix: str, sort: str, *keys: Term) -> Term:
+            return T.apply(name + suffix, (*params, *keys), sort)
+
+        def has(k: Term) -> Term:
+            return leaf(".has", T.BOOL, k)
 
         match ty:
-            case RecordType():
+            case RecordType() | PairType():
                 fields = field_types(ty).items()
                 return Record(ty, {f: self.symbolic(t, f"{name}.{f}", params) for f, t in fields})
             case MapType(_, value):
-                return Map(
-                    ty,
-                    lambda k: T.apply(f"{name}.has", (*params, k), T.BOOL),
-                    lambda k: self.symbolic(value, name, (*params, k)),
-                )
+                return Map(ty, has, lambda k: self.symbolic(value, name, (*params, k)))
             case SetType():
-                return Set(ty, lambda k: T.apply(f"{name}.has", (*params, k), T.BOOL))
-            case PairType(items):
-                return Pair(ty, tuple(self.symbolic(t, f"{name}.{i}", params) for i, t in enumerate(items)))
+                return Set(ty, has)
             case OptionType(some):
                 return Option(ty, leaf(".is_none", T.BOOL), self.symbolic(some, f"{name}.some", params))
             case TupleType(item) if not is_sequence(ty):
-                has = self.tuple_facts(name, params, item)
-                return Tuple(ty, leaf(".len", T.INT), lambda i: self.symbolic(item, f"{name}.at", (*params, i)), has)
+                isin = self.tuple_facts(name, params, item)
+                return Tuple(ty, leaf(".len", T.INT), lambda i: self.symbolic(item, f"{name}.at", (*params, i)), isin)
             case _:
-                return Scalar(ty, leaf("", sort_of(ty)))
+                return self.scalar(ty, leaf("", sort_of(ty)))
 
     def no_value(self, ty: Type, *params: Term) -> Value:
         """A value that means nothing: what an empty mapping maps to, or the content of None."""
@@ -134,30 +138,23 @@ class Symbols:
 
     def tuple_facts(self, name: str, params: tuple[Term, ...], item: Type) -> Callable[[Term], Term] | None:
         """A tuple's length is not negative; its elements, where they are identifiers, are its members."""
-        sorts = [p.sort for p in params]
-        bound = tuple(T.symbol(f"x{i}!", s) for i, s in enumerate(sorts))
-        length = T.apply(f"{name}.len", bound, T.INT)
-        positive = T.for_all(bound, T.at_most(T.integer(0), length), ((length,),))
-        self.definitions[f"{name}.len"] = (positive,)
+        bound = tuple(T.symbol(f"x{i}!", p.sort) for i, p in enumerate(params))
+
+        def part(suffix: str, sort: str, *more: Term) -> Term:
+            return T.apply(f"{name}.{suffix}", (*bound, *more), sort)
+
+        length = part("len", T.INT)
+        positive = T.at_most(T.integer(0), length)
+        self.definitions[f"{name}.len"] = (T.for_all(bound, positive, ((length,),)),)
         if not isinstance(item, NamedType):
             return None
         y, j = T.symbol("y!", item.name), T.symbol("j!", T.INT)
-        at, inside = T.apply(f"{name}.at", (*bound, j), item.name), T.apply(f"{name}.in", (*bound, y), T.BOOL)
-        index = T.apply(f"{name}.index", (*bound, y), T.INT)
+        at, inside, index = part("at", item.name, j), part("in", T.BOOL, y), part("index", T.INT, y)
+        elements = T.implies([T.within(j, length)], part("in", T.BOOL, at))
+        members = T.implies([inside], conj(T.within(index, length), equal(part("at", item.name, index), y)))
         self.definitions[f"{name}.in"] = (
-            T.for_all(
-                (*bound, j),
-                T.implies([T.within(j, length)], T.apply(f"{name}.in", (*bound, at), T.BOOL)),
-                ((at,),),
-            ),
-            T.for_all(
-                (*bound, y),
-                T.implies(
-                    [inside],
-                    conj(T.within(index, length), equal(T.apply(f"{name}.at", (*bound, index), item.name), y)),
-                ),
-                ((inside,),),
-            ),
+            T.for_all((*bound, j), elements, ((at,),)),
+            T.for_all((*bound, y), members, ((inside,),)),
         )
         return lambda v: T.apply(f"{name}.in", (*params, v), T.BOOL)
 
@@ -170,52 +167,50 @@ class Symbols:
             Refused: for sets, mappings and records.
         """
         match v:
-            case Scalar():
-                return (v.term,)
-            case Option(some=Scalar() as some):
+            case Scalar(term=Term() as term) | Tuple(term=Term() as term):
+                return (term,)
+            case Option():
                 # One term for all absent values, so that two of them are the same argument.
-                nothing = T.symbol(f"none_{some.term.sort}", some.term.sort)
-                return (v.none, ite(v.none, nothing, some.term))
-            case Tuple(TupleType(NamedType(item))):
-                return (self.tuple_term(v, theory.Sequences(item)),)
+                (some,) = self.reify(v.some)
+                return (v.none, ite(v.none, T.symbol(f"none_{some.sort}", some.sort), some))
+            case Tuple(TupleType(NamedType())):
+                return (self.tuple_term(v, sequences(v.type)),)
         raise Refused("an argument of an unknown function is a number, an identifier or a tuple of identifiers")
 
     def tuple_term(self, v: Tuple, sequences: theory.Sequences) -> Term:
         """A tuple as one term: a function of the variables that it depends on, defined by its elements."""
         i = self.fresh("i", IntType())
-        element = v.at(i)
-        assert isinstance(element, Scalar)
-        free = tuple(p for p in T.parameters_of([v.length, element.term]) if p is not i)
-        name = f"tuple_{sequences.element}!{_shape([v.length, element.term], (i, *free))}"
-        term = T.apply(name, free, sequences.sort)
-        if name not in self.definitions:
+        element = expect(Scalar, v.at(i), "an element that is no single term").term
+        free, term = named("tuple", sequences.element, sequences.sort, i, [v.length, element])
+        if term.name not in self.definitions:
             # A slice that is not defined may have a negative length; no sequence has, and to say so would say "false".
             length = T.not_negative(v.length)
             at = sequences.at(term, i)
-            self.definitions[name] = (
+            self.definitions[term.name] = (
                 T.for_all(free, equal(sequences.length(term), length), ((term,),) if free else ()),
-                T.for_all((*free, i), T.implies([T.within(i, length)], equal(at, element.term)), ((at,),)),
+                T.for_all((*free, i), T.implies([T.within(i, length)], equal(at, element)), ((at,),)),
             )
-            self.tuples[name] = (free, v)
+            self.closures[term.name] = (free, v)
         return term
 
     def set_term(self, s: Set, sets: theory.FiniteSets) -> Term:
         """A set as one term: a function of the variables that it depends on, defined by its membership."""
         x = self.fresh("x", s.type.item)
         body = s.has(x)
-        free = tuple(p for p in T.parameters_of([body]) if p is not x)
-        name = f"set_{sets.element}!{_shape([body], (x, *free))}"
-        term = T.apply(name, free, sets.sort)
-        if name not in self.definitions:
+        free, term = named("set", sets.element, sets.sort, x, [body])
+        if term.name not in self.definitions:
             member = sets.member(x, term)
             touching = [t for t in T.subterms([body]) if t.op == "symbol" and t.name.endswith(".has") and x in t.args]
             patterns = ((member,), *((sets.card(term), t) for t in touching))
-            self.definitions[name] = (T.for_all((*free, x), equal(member, body), patterns),)
-            self.sets[name] = (free, s)
+            self.definitions[term.name] = (T.for_all((*free, x), equal(member, body), patterns),)
+            self.closures[term.name] = (free, s)
         return term
 
 
-def _shape(parts: list[Term], variables: tuple[Term, ...]) -> str:
-    """A name for what terms say, whatever their variables are called."""
-    said = T.text(T.make("forall", T.BOOL, (T.make("parts", T.BOOL, tuple(parts)),), bound=variables))
-    return "h" + hashlib.sha256(said.encode()).hexdigest()[:12]
+def named(kind: str, element: str, sort: str, x: Term, parts: list[Term]) -> tuple[tuple[Term, ...], Term]:
+    """A term for a closure of x: a function of what else its parts depend on, under a name for what they say, whatever
+    their variables are called.
+    """
+    free = tuple(p for p in T.parameters_of(parts) if p is not x)
+    said = T.text(T.make("forall", T.BOOL, (T.make("parts", T.BOOL, tuple(parts)),), bound=(x, *free)))
+    return free, T.apply(f"{kind}_{element}!h{hashlib.sha256(said.encode()).hexdigest()[:12]}", free, sort)

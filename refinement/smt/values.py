@@ -3,16 +3,15 @@
 Values are of any size, and closures rather than terms: a mapping is a membership and a lookup, a set its membership, a
 tuple a length and a lookup, a record its fields. What a symbolic state is made of, uninterpreted functions, therefore
 stays visible after every update, which is what makes proofs quick. Tuples whose elements are to be compared and sliced
-as a whole (of tokens) are terms of a sequence sort instead.
+as a whole (of tokens) are terms of a sequence sort besides.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cache
 
 from vosti.refinement.errors import RefinementError
@@ -102,7 +101,7 @@ def type_of(annotation: object) -> Type:
         return BoolType()
     if isinstance(annotation, typing.NewType):
         return NamedType(annotation.__name__)
-    if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
+    if isinstance(annotation, type) and is_dataclass(annotation):
         return RecordType(annotation)
     if origin is tuple and len(args) == 2 and args[1] is Ellipsis:
         return TupleType(type_of(args[0]))
@@ -118,9 +117,11 @@ def type_of(annotation: object) -> Type:
 
 
 @cache
-def field_types(record: RecordType) -> Mapping[str, Type]:
-    """The types of a dataclass's fields, in order."""
-    return {name: type_of(hint) for name, hint in typing.get_type_hints(record.cls).items()}
+def field_types(ty: RecordType | PairType) -> Mapping[str, Type]:
+    """The types of a dataclass's fields, in order; those of a tuple of fixed length are numbered."""
+    if isinstance(ty, PairType):
+        return {str(i): item for i, item in enumerate(ty.items)}
+    return {name: type_of(hint) for name, hint in typing.get_type_hints(ty.cls).items()}
 
 
 def sort_of(ty: Type) -> str:
@@ -147,7 +148,7 @@ def sort_of(ty: Type) -> str:
 
 @dataclass(frozen=True)
 class Scalar:
-    """A number, a truth value, an identifier, or a tuple that is a term."""
+    """A number, a truth value or an identifier."""
 
     type: Type
     term: Term
@@ -155,18 +156,10 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Record:
-    """A dataclass instance."""
+    """A dataclass instance, or a tuple of fixed length, whose fields are numbered."""
 
-    type: RecordType
+    type: RecordType | PairType
     fields: Mapping[str, Value]
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A tuple of fixed length."""
-
-    type: PairType
-    items: tuple[Value, ...]
 
 
 @dataclass(frozen=True)
@@ -198,12 +191,13 @@ class Set:
 
 @dataclass(frozen=True)
 class Tuple:
-    """A tuple as a closure; `has` where membership is known without a quantifier."""
+    """A tuple as a closure; `has` where membership is known without a quantifier, `term` where it is a sequence."""
 
     type: TupleType
     length: Term
     at: Callable[[Term], Value]
     has: Callable[[Term], Term] | None = None
+    term: Term | None = None
 
 
 @dataclass(frozen=True)
@@ -216,7 +210,21 @@ class Empty:
     """An empty tuple, set or mapping, before it is known of which type."""
 
 
-Value = Scalar | Record | Pair | Option | Map | Set | Tuple | Nothing | Empty
+Value = Scalar | Record | Option | Map | Set | Tuple | Nothing | Empty
+
+
+V = typing.TypeVar("V")
+
+
+def expect(kind: type[V], v: object, otherwise: str) -> V:
+    """What is to be of a kind.
+
+    Raises:
+        Refused: if it is of another one; `otherwise` says what is wrong with that.
+    """
+    if isinstance(v, kind):
+        return v
+    raise Refused(otherwise)
 
 
 def integer_value(term: Term) -> Scalar:

@@ -15,6 +15,7 @@ import subset_forms
 import term_checks
 from compiler_faults import FAULTS, Fault, seeded
 from term_checks import Comparison
+from vosti.impl.cli.statistics import COMPILER, counted
 from vosti.refinement.smt import terms
 from vosti.refinement.smt.compiler import Compiler
 from vosti.refinement.smt.values import type_of
@@ -89,3 +90,8 @@ def test_every_construct_of_the_compiler_is_a_form() -> None:
     assert len(FAULTS) >= 60
     assert len({fault.found_by for fault in FAULTS}) >= 40
     assert compiler_faults.MODULES[-1] == "compiler"
+
+
+def test_the_compiler_can_be_read() -> None:
+    """It is a thousand lines of code at most: blank lines, comments and docstrings are not counted."""
+    assert 500 < counted(COMPILER) <= 1000

@@ -123,7 +123,7 @@ def test_what_is_not_defined_is_no_contradiction() -> None:
     compiler = Compiler()
     arguments = [compiler.symbolic(type_of(ty), name) for name, ty in (("p", Point), ("n", int))]
     mentioned = compiler.run(slice_of_unknown_bounds, *arguments)
-    backwards = T.less(T.integer(1), arguments[1].term)  # type: ignore[union-attr]
+    backwards = T.less(T.integer(1), compiler.int_term(arguments[1]))
     assumed = [backwards, T.equal(mentioned.term, mentioned.term), T.apply("seen", (mentioned.term,), T.BOOL)]
 
     assert len(mentioned.needs) == 1

@@ -260,7 +260,7 @@ class Reader:
     def value(self, value: Any, compiler: Any) -> Evaluation:
         """A symbolic value's Python value."""
         kind = type(value).__name__
-        if kind == "Scalar":
+        if kind == "Scalar" or (kind == "Tuple" and value.term is not None):
             return self.term(value.term)
         if kind == "Empty":
             return lambda env: ()
@@ -268,10 +268,9 @@ class Reader:
             return lambda env: None
         if kind == "Record":
             parts = {f: self.value(v, compiler) for f, v in value.fields.items()}
+            if type(value.type).__name__ == "PairType":
+                return lambda env: tuple(part(env) for part in parts.values())
             return lambda env: value.type.cls(**{f: part(env) for f, part in parts.items()})
-        if kind == "Pair":
-            items = [self.value(v, compiler) for v in value.items]
-            return lambda env: tuple(item(env) for item in items)
         if kind == "Option":
             none, some = self.term(value.none), self.value(value.some, compiler)
             return lambda env: None if none(env) else some(env)
@@ -292,7 +291,7 @@ class Reader:
         They depend on their parameters alone, not on what happens to be bound where they are used.
         """
         closed = dict(env)
-        for name, (parameters, value) in {**compiler.tuples, **compiler.sets}.items():
+        for name, (parameters, value) in compiler.closures.items():
             if name not in self.contents:
                 self.contents[name] = self.value(value, compiler)
 
