@@ -9,10 +9,11 @@ import pytest
 
 pytest.importorskip("triton", reason="the kernels need Triton, which is not installed")
 
-from sass import Usage, parse, usage
+from sass import Usage, parse, resources, usage
 from vosti.kernels.candidates import SHARED_MEMORY
 from vosti.kernels.catalogue import PAGE_SIZES, TARGETS, Instance, instances
 from vosti.kernels.disassembly import compiled_classes, listing, matrix_classes
+from vosti.kernels.shapes import Dimensions
 from vosti.kernels.tables import load
 from vosti.kernels.tile import Tile
 
@@ -77,6 +78,17 @@ def test_hot_kernels_spill_nothing_where_it_counts(name: str, record_property: A
         assert [] == problems(found), (instance, found)
         assert classes == found.matrix_classes
         assert found.registers <= 255
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", list(load("sm_90").entries), ids=str)
+def test_every_entry_of_the_table_compiles(key: tuple[str, Dimensions], record_property: Any) -> None:
+    """Every tile, in every form that a model may ask for, yields a binary that fits; what it takes is reported."""
+    lines = resources(instances(load("sm_90").entries[key]), "sm_90")
+    for number, line in enumerate(lines):
+        record_property(f"{number}", line)
+
+    assert [] == [line for line in lines if "PROBLEM" in line]
 
 
 @pytest.mark.slow

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from vosti.kernels.candidates import SHARED_MEMORY
+from vosti.kernels.catalogue import TARGETS, Instance
 from vosti.kernels.disassembly import instruction, listing, matrix_classes, tool
 
 
@@ -41,13 +44,34 @@ class Usage:
 
 def usage(compiled: Any) -> Usage:
     """Read the usage of a compiled kernel."""
+    registers, stack = registers_and_stack(compiled)
+    text = listing(compiled.asm["cubin"])
+    return Usage(registers, stack, compiled.metadata.shared, matrix_classes(text), parse(text)[1])
+
+
+def registers_and_stack(compiled: Any) -> tuple[int, int]:
+    """Registers and bytes of local memory of each thread."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(compiled.asm["cubin"])
         file.flush()
         resources = tool("cuobjdump", "-res-usage", file.name)
-    text = listing(compiled.asm["cubin"])
-    registers, stack = (int(re.search(rf"{name}:(\d+)", resources)[1]) for name in ("REG", "STACK"))  # type: ignore[index]
-    return Usage(registers, stack, compiled.metadata.shared, matrix_classes(text), parse(text)[1])
+    registers, stack = (re.search(rf"{name}:(\d+)", resources) for name in ("REG", "STACK"))
+    assert registers
+    assert stack
+    return int(registers[1]), int(stack[1])
+
+
+def resources(forms: Iterable[Instance], architecture: str) -> list[str]:
+    """What each form takes, compiled in full; the line of one that takes too much ends in a problem."""
+    lines = []
+    for form in forms:
+        compiled = form.compiled(TARGETS[architecture])
+        registers, stack = registers_and_stack(compiled)
+        shared, most = compiled.metadata.shared, SHARED_MEMORY[architecture]
+        name = f"{form.kernel.contract.kernel} {dict(form.constants)} {form.tile}"
+        problem = f" PROBLEM: only {most} B are there" if shared > most else ""
+        lines.append(f"{name}: {registers} registers, {stack} B stack, {shared} B shared{problem}")
+    return lines
 
 
 def parse(text: str) -> tuple[str, tuple[Loop, ...]]:
