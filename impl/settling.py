@@ -175,7 +175,7 @@ def emitted(record: LiveRecord, token: Token, row: YieldedRow) -> LiveRecord:
         record,
         output=record.output + (token,),
         draft=record.draft[1:],
-        sampler=record.sampler.advanced(),
+        sampler=replace(record.sampler, index=record.sampler.index + 1),  # `advanced`, and nothing checked again
         logprobs=record.logprobs if asked is None else record.logprobs + (row.logprobs(token, asked),),
     )
 

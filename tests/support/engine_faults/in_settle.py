@@ -17,7 +17,7 @@ SAMPLE = "sample=partial(_sample, logits, drawn.get(i)),"
 FAULTS: tuple[Fault, ...] = (
     fault(
         "sampler advanced twice",
-        ("settling:emitted", "record.sampler.advanced()", "record.sampler.advanced().advanced()"),
+        ("settling:emitted", "record.sampler.index + 1", "record.sampler.index + 2"),
     ),
     fault(
         "sampler starts over on resume",
