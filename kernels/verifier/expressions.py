@@ -27,7 +27,7 @@ def evaluated(text: str, scope: Mapping[str, object]) -> object:
     # The expressions are a contract's, which is as much a program as the kernel beside it.
     try:
         return eval(_compiled(text), {"__builtins__": {}, **_FUNCTIONS, **scope})
-    except (NameError, TypeError, KeyError, IndexError) as error:
+    except (AttributeError, NameError, TypeError, KeyError, IndexError) as error:
         raise RefusedError(f"The contract's expression {text!r} is not understood: {error}.") from error
 
 
