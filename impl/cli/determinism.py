@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -118,8 +119,8 @@ def _measure(choice: Choice, suite: str, axes: Sequence[str], folder: Path, seco
         cases=whole.cases,
         skipped=whole.skipped,
     )
-    results = Results(folder / f"{label}.{choice.engine}.{suite}.ndjson", expected)
-    with progress(f"{suite} suite") as advance:
+    path = folder / f"{label}.{choice.engine}.{suite}.ndjson"
+    with closing(Results(path, expected)) as results, progress(f"{suite} suite") as advance:
         run(subject, geometry, part.cases, results, advance=advance, seconds=seconds)
     summary = summarize(results.header, results.done)
     named = {case.axis for case in part.cases}

@@ -5,7 +5,7 @@ A file belongs to one suite, one engine and one configuration W: what was found 
 
 from __future__ import annotations
 
-import os
+import fcntl
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -151,19 +151,24 @@ class Results:
     """A file of results, new or to be continued."""
 
     def __init__(self, path: Path, expected: Header) -> None:
-        """Open a file.
+        """Open a file, for one run at a time.
 
-        Raises `ResultsError` if there is one that was made under another configuration, suite or engine.
+        Raises `ResultsError` if there is one that was made under another configuration, suite or engine, or that
+        another run is adding to.
         """
         self.header = expected
         self.done: list[Done] = []
-        self._path = path
-        if path.exists() and path.stat().st_size:
+        self._file = path.open("ab")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ResultsError(f"Another run is adding to {path}: wait for its end, or give another folder.") from error
+        if path.stat().st_size:
             found, self.done, length = read(path)
             _refuse_another(path, found, expected)
-            os.truncate(path, length)  # less the line that an interrupted run left unfinished
+            self._file.truncate(length)  # less the line that an interrupted run left unfinished
         else:
-            path.write_bytes(msgspec.json.encode(expected) + b"\n")
+            self._write(expected)
 
     @property
     def names(self) -> set[str]:
@@ -173,9 +178,17 @@ class Results:
     def add(self, case: str, seconds: float, pairs: Sequence[Compared]) -> None:
         """Add a case to the end of the file."""
         done = Done(case, seconds, tuple(pairs))
-        with self._path.open("ab") as file:
-            file.write(msgspec.json.encode(done) + b"\n")
+        self._write(done)
         self.done.append(done)
+
+    def close(self) -> None:
+        """Let another run go on."""
+        self._file.close()
+
+    def _write(self, line: Header | Done) -> None:
+        """Add a line, and see it on its way."""
+        self._file.write(msgspec.json.encode(line) + b"\n")
+        self._file.flush()
 
 
 def read(path: Path) -> tuple[Header, list[Done], int]:

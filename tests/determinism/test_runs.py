@@ -100,6 +100,17 @@ def test_results_of_something_else_are_refused(tmp_path: Path, changes: dict, me
     assert before == path.read_bytes()
 
 
+def test_two_runs_do_not_share_a_file(tmp_path: Path) -> None:
+    """The second is refused while the first goes on, and welcome afterwards."""
+    path = tmp_path / "results.ndjson"
+    first = Results(path, of_run())
+    with pytest.raises(ResultsError, match="Another run is adding"):
+        Results(path, of_run())
+    first.close()
+
+    assert set() == Results(path, of_run()).names
+
+
 @pytest.mark.parametrize("content", ["", "{}\n", "no json\n", '{"format": "vosti-determinism-1"}\n'])
 def test_other_files_are_refused(tmp_path: Path, content: str) -> None:
     """A file that is no results is not overwritten. An empty one becomes a new one."""
