@@ -21,7 +21,8 @@ from vosti.spec.state import RequestId, Token
 
 if TYPE_CHECKING:
     from vosti.impl.backend import Backend
-    from vosti.impl.engine import Engine, RequestOutput
+    from vosti.impl.engine import Engine
+    from vosti.impl.outputs import RequestOutput
 
 ALONE_PAGE_SIZES = (1, 4, 16, 64)
 """Page sizes of the runs alone, in turn."""

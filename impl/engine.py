@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import count
 
@@ -25,6 +24,7 @@ from vosti.impl.errors import CapacityError, EngineStoppedError, InvalidOptionEr
 from vosti.impl.fingerprint import fingerprint_of
 from vosti.impl.ghost import Ghost, NoGhost, TracedGhost
 from vosti.impl.options import EngineOptions, SamplingParams
+from vosti.impl.outputs import RequestOutput, of_prompt
 from vosti.impl.packing import pack
 from vosti.impl.persistent import replace
 from vosti.impl.planning import Candidate, Chunk, Limits, chunk_counts, pages_needed, plan_step
@@ -34,40 +34,6 @@ from vosti.impl.settling import LiveRecord, Settled, YieldedRow, settle
 from vosti.spec.events import Tracer
 from vosti.spec.state import Domain, PageId, RequestId, Sampler, Token
 from vosti.spec.step import Action, Admit, Cancel
-
-
-@dataclass(frozen=True)
-class RequestOutput:
-    """What the caller gets about one request at the end of a step."""
-
-    request_id: str
-    prompt_token_ids: tuple[int, ...]
-
-    new_token_ids: tuple[int, ...]
-    """The tokens of this step."""
-
-    token_ids: tuple[int, ...]
-    """All tokens so far, without the prompt."""
-
-    finish_reason: str | None
-    """"stop", "length", "cancelled" or "error"; None while it goes on."""
-
-    logprobs: tuple[Logprobs, ...]
-    """One for each token, of the raw logits, if they were asked for."""
-
-    prompt_logprobs: tuple[Logprobs | None, ...]
-    """One for each token of the prompt, of the raw logits, if they were asked for: None for the first one, for those
-    that were not asked for, and where a logit is not finite. Shorter if the request ended before its prompt did.
-    """
-
-    hit_tokens: int
-    """How many tokens of the prompt were found in the prefix cache when it was first scheduled."""
-
-    seed: int
-    """The sampler's seed: the one that was given, or the one that was drawn."""
-
-    fingerprint: str
-    """The configuration W: equal prompts, parameters and seeds give equal outputs where it is equal."""
 
 
 class Engine:
@@ -385,7 +351,7 @@ class Engine:
             token_ids=record.output,
             finish_reason=ended,
             logprobs=record.logprobs,
-            prompt_logprobs=_of_prompt(record),
+            prompt_logprobs=of_prompt(record),
             hit_tokens=record.hit_tokens or 0,
             seed=record.sampler.seed,
             fingerprint=self._fingerprint,
@@ -396,12 +362,6 @@ def _sample(logits: Tensor, drawn: int | None, record: LiveRecord) -> Token:
     if drawn is not None:
         return Token(drawn)
     return Token(sample_row(logits, record.sampler, record.history, len(record.prompt)))
-
-
-def _of_prompt(record: LiveRecord) -> tuple[Logprobs | None, ...]:
-    if record.params.prompt_logprobs is None:
-        return ()
-    return ((None,) * record.first_reported + record.prompt_logprobs)[: len(record.prompt)]
 
 
 def _logprobs(logits: Tensor, token: Token, k: int) -> Logprobs:

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from operator import index
 from pathlib import Path
 
-from vosti.impl.engine import Engine, RequestOutput
+from vosti.impl.engine import Engine
 from vosti.impl.errors import InvalidOptionError
 from vosti.impl.opening import AUTO, open_backend, open_tokenizer
 from vosti.impl.options import EngineOptions, SamplingParams
+from vosti.impl.outputs import RequestOutput
 from vosti.impl.sampling import Logprobs
 from vosti.impl.tokenizer import TextStream
 

@@ -13,8 +13,8 @@ from vosti.impl.cli.progress import progress
 if TYPE_CHECKING:
     from vosti.impl.backend import Backend
     from vosti.impl.checking import Run
-    from vosti.impl.engine import RequestOutput
     from vosti.impl.options import EngineOptions
+    from vosti.impl.outputs import RequestOutput
     from vosti.impl.workload import Job, Workload
     from vosti.refinement.entries import Header
 

@@ -18,7 +18,8 @@ from vosti.impl.backends.cpu import CpuBackend
 from vosti.impl.bundled import BUNDLED
 from vosti.impl.cli.claims import THEOREM, page
 from vosti.impl.cli.requirements import PROMISED
-from vosti.impl.engine import Engine, RequestOutput
+from vosti.impl.engine import Engine
+from vosti.impl.outputs import RequestOutput
 
 PROOF = Path(__file__).parents[2] / "docs" / "proof.md"
 

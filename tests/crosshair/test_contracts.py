@@ -16,7 +16,7 @@ from crosshair.options import AnalysisKind, AnalysisOptionSet
 
 import contracts
 from vosti.impl.drafting import ScriptedDrafter
-from vosti.impl.engine import RequestOutput
+from vosti.impl.outputs import RequestOutput
 from vosti.impl.planning import Chunk
 from vosti.impl.pool_state import Pool
 from vosti.impl.settling import LiveRecord

@@ -6,9 +6,10 @@ import pytest
 
 from hashing_backend import HashingBackend
 from vosti.impl import checking, workload
-from vosti.impl.engine import Engine, RequestOutput
+from vosti.impl.engine import Engine
 from vosti.impl.errors import CapacityError, StalledError
 from vosti.impl.options import EngineOptions, SamplingParams
+from vosti.impl.outputs import RequestOutput
 from vosti.impl.workload import Job
 from vosti.spec.events import Event, ForwardEvent, PlanEvent
 from vosti.spec.step import Admit, Attach, Cancel, Propose

@@ -19,9 +19,10 @@ from checked import CheckingTracer
 from hashing_backend import HashingBackend
 from vosti.impl import pool as pools
 from vosti.impl.drafting import Script, ScriptedDrafter
-from vosti.impl.engine import Engine, RequestOutput
+from vosti.impl.engine import Engine
 from vosti.impl.errors import CapacityError
 from vosti.impl.options import EngineOptions, SamplingParams
+from vosti.impl.outputs import RequestOutput
 from vosti.impl.planning import pages_needed
 from vosti.impl.pool_invariants import violated
 from vosti.impl.pool_state import KEY_SPACE

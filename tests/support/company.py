@@ -14,8 +14,9 @@ from random import Random
 from hashing_backend import HashingBackend
 from vosti.impl.backend import Backend
 from vosti.impl.drafting import Script, ScriptedDrafter, drafter_of
-from vosti.impl.engine import Engine, RequestOutput
+from vosti.impl.engine import Engine
 from vosti.impl.options import EngineOptions, SamplingParams
+from vosti.impl.outputs import RequestOutput
 from vosti.impl.planning import pages_needed
 from vosti.impl.pool_state import KEY_SPACE
 from vosti.spec.events import Event, ForwardEvent, OutputEvent, PlanEvent, SettleEvent

@@ -15,8 +15,8 @@ from immutables import Map
 
 from vosti.impl.checking import difference
 from vosti.impl.drafting import Script, ScriptedDrafter
-from vosti.impl.engine import RequestOutput
 from vosti.impl.options import SamplingParams
+from vosti.impl.outputs import RequestOutput
 from vosti.impl.planning import Chunk, chunk_counts, eviction_order, page_order, pages_needed
 from vosti.impl.pool_state import PageMeta, Pool, empty
 from vosti.impl.settling import LiveRecord, stop_reason

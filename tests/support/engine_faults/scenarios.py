@@ -14,10 +14,11 @@ from hashing_backend import HashingBackend
 from vosti.impl.backend import Backend
 from vosti.impl.backends.cpu import CpuBackend
 from vosti.impl.bundled import find_checkpoint
-from vosti.impl.engine import Engine, RequestOutput
+from vosti.impl.engine import Engine
 from vosti.impl.errors import EngineError
 from vosti.impl.models.model import Model
 from vosti.impl.options import EngineOptions, SamplingParams
+from vosti.impl.outputs import RequestOutput
 from vosti.impl.pool_state import KEY_SPACE
 from vosti.impl.workload import Draft, Job
 
