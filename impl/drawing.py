@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from vosti.impl.backend import ForwardResult
+from vosti.impl.persistent import replace
 from vosti.impl.sampling import sample_rows
 from vosti.impl.settling import LiveRecord
 from vosti.spec.sampling import SamplerState

@@ -1,15 +1,16 @@
-"""How fast the engine is on a GPU: decoding and cold prefill, Llama-3.1-8B's shape, dummy weights, four requests.
+"""How fast the engine is on a GPU: decoding and cold prefill, Llama-3.1-8B's shape, dummy weights, four requests unless told otherwise.
 
-    python engine_speed.py            everything
-    python engine_speed.py 0 4096     decoding after these contexts only
+    python engine_speed.py                         everything
+    python engine_speed.py 0 4096                  after these contexts only
+    python engine_speed.py --requests 64 0 1024    with so many requests
 
 Prints, for each context: milliseconds of one step of the engine, of one forward of the backend, and of the GPU alone.
 """
 
 from __future__ import annotations
 
-import sys
 import time
+from argparse import ArgumentParser
 from typing import Any
 
 import torch
@@ -18,7 +19,6 @@ from vosti.impl.engine import Engine
 from vosti.impl.opening import open_backend
 from vosti.impl.options import EngineOptions, SamplingParams
 
-REQUESTS = 4
 STEPS = 128
 WARM = 8
 PAGE_SIZE = 64
@@ -64,13 +64,15 @@ def median(values: list[float]) -> float:
     return sorted(values)[len(values) // 2]
 
 
-def decode(engine: Engine, watch: Watch, context: int, temperature: float = 0.0, top_p: float = 1.0) -> None:
+def decode(
+    engine: Engine, watch: Watch, requests: int, context: int, temperature: float = 0.0, top_p: float = 1.0
+) -> None:
     """Time steps in which every request decodes one token."""
     params = SamplingParams(temperature=temperature, top_p=top_p, seed=1, max_tokens=STEPS + WARM, ignore_eos=True)
-    names = [engine.add_request(prompt(context + i, max(1, context)), params) for i in range(REQUESTS)]
+    names = [engine.add_request(prompt(context + i, max(1, context)), params) for i in range(requests)]
     begin = time.perf_counter()
     seen = 0
-    while seen < REQUESTS * WARM:
+    while seen < requests * WARM:
         seen += sum(len(output.new_token_ids) for output in engine.step())
     prefill = time.perf_counter() - begin
     watch.clear()
@@ -91,11 +93,11 @@ def decode(engine: Engine, watch: Watch, context: int, temperature: float = 0.0,
     )
 
 
-def extend(engine: Engine, watch: Watch, context: int, repeat: int) -> None:
+def extend(engine: Engine, watch: Watch, requests: int, context: int, repeat: int) -> None:
     """Time 256 new tokens for each request behind a context that is in the prefix cache."""
     params = SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True)
-    for i in range(REQUESTS):
-        engine.add_request(prompt(context + i, context) + prompt(77 + REQUESTS * repeat + i, NEW), params)
+    for i in range(requests):
+        engine.add_request(prompt(context + i, context) + prompt(77 + requests * repeat + i, NEW), params)
     watch.clear()
     begin = time.perf_counter()
     hits = 0
@@ -103,7 +105,7 @@ def extend(engine: Engine, watch: Watch, context: int, repeat: int) -> None:
         hits += sum(output.hit_tokens for output in engine.step())
     elapsed = time.perf_counter() - begin
     print(
-        f"{REQUESTS} x {NEW} new tokens after {context}: {REQUESTS * NEW / elapsed / 1e3:.1f} K tok/s, "
+        f"{requests} x {NEW} new tokens after {context}: {requests * NEW / elapsed / 1e3:.1f} K tok/s, "
         f"{1e3 * elapsed:.1f} ms, GPU {1e3 * sum(watch.gpu):.1f} ms, {hits} tokens from the cache",
         flush=True,
     )
@@ -127,10 +129,14 @@ def prefill(engine: Engine, watch: Watch, length: int, repeat: int) -> None:
 
 def main() -> None:
     """Load, and time."""
-    contexts = [int(text) for text in sys.argv[1:]] or [0, 4096, 8192, 16384]
+    parser = ArgumentParser()
+    parser.add_argument("--requests", type=int, default=4)
+    parser.add_argument("contexts", type=int, nargs="*", default=[0, 4096, 8192, 16384])
+    given = parser.parse_args()
+    requests, contexts = given.requests, given.contexts
     begin = time.perf_counter()
     backend = open_backend("llama-3.1-8b", "cuda", dummy_weights=0)
-    options = EngineOptions(page_size=PAGE_SIZE, pages=2000, max_seqs=REQUESTS, token_budget=8192)
+    options = EngineOptions(page_size=PAGE_SIZE, pages=2000, max_seqs=requests, token_budget=8192)
     engine = Engine(backend, options)
     torch.cuda.synchronize()
     print(f"loaded in {time.perf_counter() - begin:.1f} s, {torch.cuda.memory_allocated() / 1e9:.1f} GB", flush=True)
@@ -138,11 +144,11 @@ def main() -> None:
     for repeat in range(3):
         prefill(engine, watch, 8192, repeat)
     for context in contexts:
-        decode(engine, watch, context)
+        decode(engine, watch, requests, context)
         for repeat in range(3):
-            extend(engine, watch, context, repeat)
-    decode(engine, watch, contexts[0], temperature=1.0)
-    decode(engine, watch, contexts[0], temperature=0.8, top_p=0.95)
+            extend(engine, watch, requests, context, repeat)
+    decode(engine, watch, requests, contexts[0], temperature=1.0)
+    decode(engine, watch, requests, contexts[0], temperature=0.8, top_p=0.95)
 
 
 if __name__ == "__main__":
