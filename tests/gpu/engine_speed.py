@@ -1,4 +1,4 @@
-"""How fast the engine is on a GPU: decoding and cold prefill, Llama-3.1-8B's shape, dummy weights, four requests unless told otherwise.
+"""How fast the engine is on a GPU: decoding and prefill, Llama-3.1-8B's shape, dummy weights, four requests.
 
     python engine_speed.py                         everything
     python engine_speed.py 0 4096                  after these contexts only
