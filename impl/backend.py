@@ -41,7 +41,8 @@ class Batch:
 
     A *row* is one token of one sequence. The rows of a sequence may come in any number, but each
     position from 0 to the row's own must have been written: by an earlier forward, or by a row of this one
-    (keys and values are stored before attention reads them, layer by layer).
+    (keys and values are stored before attention reads them, layer by layer). A backend may ask that the rows of each
+    sequence stand together in order of position, and the sequences in order, as `vosti.impl.packing` has them.
 
     A padding row is (token 0, position 0, write slot `NO_SLOT`, sequence `NO_SEQUENCE`): it writes
     nothing and reads no slot.
@@ -85,7 +86,7 @@ _DIMENSIONS = {"tokens": 1, "positions": 1, "write_slots": 1, "sequences": 1, "t
 
 @dataclass(frozen=True, eq=False)
 class ForwardResult:
-    """What one forward returns. Both arrays are the caller's: the backend does not touch them again."""
+    """What one forward returns. All arrays are the caller's: the backend does not touch them again."""
 
     logits: torch.Tensor
     """[n, vocab] float32: the logits of `Batch.logit_rows`, in that order. May hold non-finite values."""
