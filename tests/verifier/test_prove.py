@@ -1,0 +1,281 @@
+"""Kernels are proved equal to their row programs, and kernels that compute something else are refused, for a reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("triton", reason="the kernels need Triton, which is not installed")
+
+from triton import knobs
+
+from ir_edits import edits
+from vosti.kernels.catalogue import KERNELS, TARGETS
+from vosti.kernels.contract import Contract, Fact, Output
+from vosti.kernels.verifier import rules
+from vosti.kernels.verifier.entries import Case, cases, decide, unproved
+from vosti.kernels.verifier.errors import RefusedError, VerifierError
+from vosti.kernels.verifier.parse import parse
+from vosti.kernels.verifier.prove import Proof, prove
+
+HEAVY = ("attention", "attention_split", "attention_merge")
+FAST = ("tiny-llama3", "tiny-gemma3", "llama-3.1-8b")
+PROVED = sorted(set(KERNELS) - set(unproved()))
+
+
+def chosen(model: str, kernel: str) -> list[Case]:
+    """A kernel's cases at a model's sizes."""
+    return [case for case in cases(model=model) if case.kernel == kernel]
+
+
+def text(case: Case) -> str:
+    """The typed IR, with the lines of the source."""
+    one = case.instance
+    with knobs.compilation.scope():
+        knobs.compilation.disable_line_info = False
+        return one.kernel.ttir(one.constants, one.tile, TARGETS[case.architecture], one.elements)
+
+
+def proved(case: Case, changed: str | None = None, contract: Contract | None = None) -> Proof:
+    """The proof of a case, or of one whose IR or contract was changed."""
+    one = case.instance
+    said = contract or one.kernel.contract
+    return prove(parse(changed or text(case)), said, case.constants, one.elements, case.earlier())
+
+
+# ---------------------------------------------------------------- what is proved
+
+
+@pytest.mark.parametrize("kernel", PROVED)
+def test_kernels_of_the_bundled_models_are_proved(kernel: str) -> None:
+    """Every kernel at the sizes of the bundled checkpoints; of the longest proofs, one for each window."""
+    own = [case for model in FAST[:2] for case in chosen(model, kernel)]
+    if kernel in HEAVY:
+        own = list({case.constants["WINDOW"]: case for case in own}.values())
+    elif kernel.endswith("_stream"):
+        own = own[:1]
+    results = [decide(case) for case in own]
+
+    assert results
+    assert [] == [one.refusal for one in results if one.refusal is not None]
+    for one in results:
+        assert one.obligations is not None
+        assert {"premises", "bounds", "cells", "coverage", "value"} <= set(one.obligations)
+        assert set(one.rules) <= set(rules.RULES)
+        assert one.model is not None
+
+
+@pytest.mark.parametrize("kernel", sorted(set(PROVED) - set(HEAVY)))
+def test_kernels_of_a_large_model_are_proved(kernel: str) -> None:
+    """Llama-3.1-8B: its first entry and its last."""
+    own = chosen(FAST[2], kernel)
+    own = own[:1] if kernel.endswith("_stream") else [own[0], own[-1]]
+
+    assert [None] * len(own) == [decide(case).refusal for case in own]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", PROVED)
+def test_kernels_of_the_whole_table_are_proved(kernel: str) -> None:
+    """Every entry of the table for sm_90, of all families."""
+    own = [case for case in cases() if case.kernel == kernel]
+
+    assert len(own) >= 8
+    assert [] == [one.refusal for one in map(decide, own) if one.refusal is not None]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", ["attention", "attention_split"])
+def test_every_page_size_is_proved(kernel: str) -> None:
+    """Pages of 1 to 256 slots, at the sizes of the bundled checkpoints."""
+    own = [case for case in cases(model="tiny-gemma3", every_page=True) if case.kernel == kernel]
+
+    assert {1, 2, 4, 16, 64, 256} == {case.constants["PAGE"] for case in own}
+    assert [] == [one.refusal for one in map(decide, own) if one.refusal is not None]
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rotary_store", "attention_merge"])
+def test_a_second_solver_repeats_the_proof(kernel: str) -> None:
+    """cvc5 refutes every query of which Z3's proof consists."""
+    result = decide(chosen("tiny-llama3", kernel)[0], again=True)
+
+    assert result.refusal is None
+    assert result.again == result.refuted > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", FAST)
+def test_a_second_solver_repeats_every_proof(model: str) -> None:
+    """The same for every kernel of some models."""
+    assert [] == [one.name for one in (decide(case, again=True) for case in cases(model=model)) if one.refusal]
+
+
+def test_nothing_is_claimed_of_kernels_that_are_not_proved() -> None:
+    """They say why, and the verifier refuses them by itself."""
+    assert {"digest", "digest_merge"} == set(unproved())
+
+
+# ---------------------------------------------------------------- edits of the typed IR
+
+
+@pytest.mark.parametrize(
+    ("kernel", "model", "line", "what", "finding"),
+    [
+        ("linear", "llama-3.1-8b", "tt.load %a", "no mask", "An access to x is out of bounds"),
+        ("linear", "llama-3.1-8b", "tt.store", "no mask", "An access to out is out of bounds"),
+        ("linear", "llama-3.1-8b", "dense<4096> : tensor<1x64xi64>", "4096 -> 4095", "another element of weight"),
+        ("linear", "llama-3.1-8b", "dense<0.000000e+00> : tensor<16x64xf32>", "0.0", "Two constants differ"),
+        ("linear", "llama-3.1-8b", "%row_1 = arith.muli", "arith.muli", "is written by another than the contract says"),
+        ("linear", "llama-3.1-8b", "dense<128256> : tensor<1x64xi32>", "-> 128255", "A cell of out is not written"),
+        ("linear", "llama-3.1-8b", "%live_24 = arith.cmpi", "operands", "A store never takes place"),
+        ("linear", "llama-3.1-8b", "%column = tt.get_program_id", "program_id y", "An integer leaves its type"),
+        ("gate_up", "tiny-llama3", "math.exp", "math.exp", "The kernel has exp2 where the row program has exp"),
+        ("gate_up", "tiny-llama3", "tt.precise_divf", "arith.divf", "divf where the row program has precise_divf"),
+        ("rms_norm", "tiny-llama3", "arith.addf", "arith.addf", "The kernel has subf"),
+        ("rotary_store", "tiny-gemma3", "arith.subf", "operands", "The kernel reads another element"),
+        ("kv_store", "tiny-llama3", "arith.cmpi sge", "cmpi sge", "A cell of keys is not written"),
+        ("embedding", "tiny-llama3", "arith.muli %token", "arith.muli", "An access to table is out of bounds"),
+    ],
+)
+def test_an_edited_kernel_is_refused(kernel: str, model: str, line: str, what: str, finding: str) -> None:
+    """Each for its own reason, with the line of the source where it deviates."""
+    case = chosen(model, kernel)[0]
+    found = [edit for edit in edits(text(case)) if line in edit.before and what in edit.what]
+
+    assert found
+    with pytest.raises(VerifierError) as refusal:
+        proved(case, found[0].text)
+
+    assert finding in str(refusal.value)
+    assert f"{case.instance.kernel.function.fn.__module__.rpartition('.')[2]}.py:" in str(refusal.value)
+
+
+SURVIVORS = {
+    "linear": {
+        "the other value of masked lanes": ("dense<0.000000e+00> : tensor<16x256xbf16>",),
+        "true of every column, as is what it was": ("dense<4096> : tensor<1x32xi32>", "arith.cmpi slt, %36, %cst_2"),
+    },
+    "kv_store": {"true of every lane, as is what it was": ("arith.constant dense<0> : tensor<32xi32>",)},
+}
+"""Kernel → why an edit changes nothing → what the lines are that it may change."""
+
+
+@pytest.mark.parametrize("kernel", sorted(SURVIVORS))
+def test_every_edit_is_refused_or_changes_nothing(kernel: str) -> None:
+    """Of all edits of all lines, those that are proved are known, each with the reason why it changes nothing."""
+    case = chosen("tiny-llama3", kernel)[0]
+    one = case.instance
+    plain = one.kernel.ttir(one.constants, one.tile, TARGETS[case.architecture], one.elements)
+    counts: Counter[str] = Counter()
+    survivors = []
+    for edit in edits(plain):
+        counts["all"] += 1
+        try:
+            proved(case, edit.text)
+        except VerifierError:
+            counts["refused"] += 1
+        else:
+            survivors.append(edit.before)
+    known = [part for parts in SURVIVORS[kernel].values() for part in parts]
+
+    assert [] == [line for line in survivors if not any(part in line for part in known)]
+    assert counts["refused"] + len(survivors) == counts["all"] > 25
+
+
+# ---------------------------------------------------------------- contracts that say too much
+
+
+def with_output(contract: Contract, number: int, **changes: object) -> Contract:
+    """The contract with an output that says something else."""
+    outputs = list(contract.outputs)
+    outputs[number] = replace(outputs[number], **changes)  # type: ignore[arg-type]
+    return replace(contract, outputs=tuple(outputs))
+
+
+def changed(kernel: str, number: int, **changes: object) -> Contract:
+    """A kernel's contract with an output that says something else."""
+    return with_output(KERNELS[kernel].contract, number, **changes)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "contract", "finding"),
+    [
+        (
+            "linear",
+            changed("linear", 0, value="linear(x[i, :], weight.T)[j] if N == 1 else linear(x[0, :], weight.T)[j]"),
+            "another element of x",
+        ),
+        ("linear", changed("linear", 0, lanes=("i % BLOCK_M", "(j + 1) % BLOCK_N")), "by another than the contract"),
+        ("linear", changed("linear", 0, when="i > 0"), "goes to no cell of the contract"),
+        ("linear", replace(KERNELS["linear"].contract, outputs=()), "does not say what is written to out"),
+        ("linear_stream", replace(KERNELS["linear_stream"].contract, premises=("rows <= 2**40",)), "leaves its type"),
+        ("linear", replace(KERNELS["linear"].contract, premises=("rows <= 5", "rows > 6")), "contradict one another"),
+        ("kv_store", replace(KERNELS["kv_store"].contract, facts=()), "One cell of keys has two names"),
+        ("kv_store", changed("kv_store", 0, value="new_values[i, g, d]"), "The kernel reads another buffer"),
+        ("kv_store", changed("kv_store", 2, value="flags[i, g]"), "computes something else"),
+        (
+            "rms_norm",
+            changed("rms_norm", 1, value="rms_norm(x[i, :], weight, WIDTH + 1, epsilon)[j]"),
+            "Two constants differ",
+        ),
+        ("rms_norm", replace(KERNELS["rms_norm"].contract, in_place=()), ""),
+    ],
+)
+def test_a_contract_that_the_kernel_does_not_keep_is_refused(kernel: str, contract: Contract, finding: str) -> None:
+    """A wrong value, writer, cell, premise or fact; each is refused for its reason (and a weaker claim is not)."""
+    case = chosen("tiny-llama3", kernel)[0]
+    if not finding:
+        assert proved(case, contract=contract).obligations["value"] == 1
+        return
+    with pytest.raises(RefusedError) as refusal:
+        proved(case, contract=contract)
+
+    assert finding in str(refusal.value)
+
+
+def without_fact(contract: Contract, part: str) -> Contract:
+    """The contract without the premises on buffers that mention something."""
+    kept: tuple[Fact, ...] = tuple(fact for fact in contract.facts if part not in fact.holds)
+    assert kept != contract.facts
+    return replace(contract, facts=kept)
+
+
+@pytest.mark.parametrize(
+    ("part", "finding"),
+    [
+        ("tables[b, c]", "An access to keys is out of bounds"),
+        ("starts[b] + counts[b] <= rows", "An access to queries is out of bounds"),
+        ("starts[c]", "One cell of out has two names"),
+        ("tiles * BLOCK_Q", "A cell of out is not written"),
+    ],
+)
+def test_attention_needs_each_of_its_premises(part: str, finding: str) -> None:
+    """Without one, what it is there for is not shown."""
+    case = chosen("tiny-llama3", "attention")[0]
+    with pytest.raises(RefusedError) as refusal:
+        proved(case, contract=without_fact(KERNELS["attention"].contract, part))
+
+    assert finding in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "finding"),
+    [
+        ("lengths[b] - counts[b] + i", "lengths[b] - counts[b] + i + 1", "row program"),
+        ("WINDOW, lambda", "WINDOW + 63, lambda", "row program"),
+        ("* PAGE + j % PAGE", "* PAGE + (j + 1) % PAGE", "another element of keys"),
+        ("[h // GROUP, h % GROUP, d]", "[0, h % GROUP, d]", "another element of"),
+    ],
+)
+def test_attention_of_something_else_is_refused(old: str, new: str, finding: str) -> None:
+    """Another position, window, slot or head."""
+    case = chosen("tiny-llama3", "attention")[0]
+    contract = KERNELS["attention"].contract
+    said: Output = contract.outputs[0]
+    assert old in said.value
+    with pytest.raises(RefusedError) as refusal:
+        proved(case, contract=with_output(contract, 0, value=said.value.replace(old, new)))
+
+    assert finding in str(refusal.value)
