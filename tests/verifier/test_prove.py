@@ -152,7 +152,7 @@ def test_an_edited_kernel_is_refused(kernel: str, model: str, line: str, what: s
     assert f"{case.instance.kernel.function.fn.__module__.rpartition('.')[2]}.py:" in str(refusal.value)
 
 
-SURVIVORS = {
+SURVIVORS: dict[str, dict[str, tuple[str, ...]]] = {
     "linear": {
         "the other value of masked lanes": ("dense<0.000000e+00> : tensor<16x256xbf16>",),
         "true of every column, as is what it was": ("dense<4096> : tensor<1x32xi32>", "arith.cmpi slt, %36, %cst_2"),
