@@ -164,8 +164,8 @@ def test_instruction_classes_are_those_of_the_binaries() -> None:
         (
             Path(devices.__file__).parent,
             module.KERNELS,
-            "candidates catalogue contract devices digest disassembly errors hostile kv_store sample shapes tables "
-            "tuning",
+            "candidates catalogue contract devices digest disassembly errors hostile kv_store sample sample_cuts "
+            "sample_weights shapes tables tuning",
         ),
     ],
 )

@@ -1,0 +1,113 @@
+"""Weights of tokens, as `vosti.spec.sampling` has them, and what the kernels that draw from them share.
+
+A weight is an integer, made by the same sequence of correctly rounded float64 operations as in the specification; what
+follows from weights is integer arithmetic.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from vosti.kernels.contract import Access, Buffer, Constant, Contract, Integer
+from vosti.kernels.launch import Kernel
+from vosti.spec import sampling
+
+_COEFFICIENTS = tl.constexpr(sampling.EXPONENTIAL_COEFFICIENTS)
+_INVERSE_LN2 = tl.constexpr(sampling.INVERSE_LN2)
+_LN2_HIGH = tl.constexpr(sampling.LN2_HIGH)
+_LN2_LOW = tl.constexpr(sampling.LN2_LOW)
+_LEAST = tl.constexpr(sampling.LEAST_EXPONENT)
+
+P_UNIT = tl.constexpr(sampling.P_UNIT)
+_WEIGHT_UNIT = tl.constexpr(sampling.WEIGHT_UNIT)
+
+
+@triton.jit
+def _real(x):
+    """A constant of float64: Python's numbers would be rounded to float32 on the way."""
+    return tl.full((1,), x, tl.float64)
+
+
+@triton.jit
+def weigh(logit, best, temperature, min_p):
+    """`sampling.weight` of each token, 0 where min-p drops it; all [n], best and temperature [1]."""
+    x = (logit.to(tl.float64) - best.to(tl.float64)) / temperature
+    x = tl.where(logit == best, 0.0, x)
+    small = x < _LEAST
+    x = tl.where(small, 0.0, x)
+    n = tl.floor(_real(0.5) - x * _real(_INVERSE_LN2))
+    r = (x + n * _real(_LN2_HIGH)) + n * _real(_LN2_LOW)
+    power = _real(0.0)
+    for k in tl.static_range(13, -1, -1):
+        power = power * r + _real(_COEFFICIENTS[k])
+    # 2^-n, made of its bits.
+    scale = ((1023 - n.to(tl.int64)) << 52).to(tl.float64, bitcast=True)
+    weight = tl.floor(power * scale * _real(_WEIGHT_UNIT)).to(tl.int64)
+    weight = tl.where(small, 0, weight)
+    return tl.where(weight * P_UNIT >= min_p * _WEIGHT_UNIT, weight, 0)
+
+
+@triton.jit
+def order_of(logit):
+    """Integers in the order of the logits, [n] int32; the two zeros are one."""
+    bits = (logit + 0.0).to(tl.int32, bitcast=True)
+    return bits ^ ((bits >> 31) & 0x7FFFFFFF)
+
+
+@triton.jit
+def drawn_share(bits, total):
+    """⌊bits · total / 2⁶⁴⌋."""
+    return tl.math.umulhi(bits.to(tl.uint64, bitcast=True), total.to(tl.uint64)).to(tl.int64)
+
+
+@triton.jit
+def first_beyond(reached, draw):
+    """How many of the ascending sums do not exceed the draw."""
+    return tl.sum((reached <= draw).to(tl.int32), 0)
+
+
+@triton.jit(do_not_specialize=["rows", "width"])
+def weights_kernel(logits, best, temperatures, min_ps, weights, sums, rows, width, BLOCK: tl.constexpr):
+    """See `WEIGHTS`."""
+    row = tl.program_id(0).to(tl.int64)
+    block = tl.program_id(1)
+    token = block * BLOCK + tl.arange(0, BLOCK)
+    one = tl.arange(0, 1)
+    live = token < width
+    logit = tl.load(logits + row * width + token, mask=live, other=float("-inf"))
+    weight = weigh(
+        logit, tl.load(best + row + one), tl.load(temperatures + row + one), tl.load(min_ps + row + one).to(tl.int64)
+    )
+    tl.store(weights + row * width + token, weight.to(tl.int32), mask=live)
+    tl.store(sums + row * tl.num_programs(1) + block, tl.sum(weight, 0))
+
+
+def sampling_contract(
+    kernel: str, parameters: tuple[Buffer | Integer | Constant, ...], grid: str, conclusion: str
+) -> Contract:
+    """The contract of a kernel that draws; no proof covers it."""
+    return Contract(kernel, "sampling.sample", parameters, ("rows", grid, "1"), (), (), (), conclusion)
+
+
+ROW = tuple(Integer(name) for name in ("rows", "width"))
+SUMS = ("rows", "blocks")
+
+WEIGHTS = Kernel(
+    weights_kernel,
+    sampling_contract(
+        "weights",
+        (
+            Buffer("logits", "fp32", ("rows", "width")),
+            Buffer("best", "fp32", ("rows",)),
+            Buffer("temperatures", "fp64", ("rows",)),
+            Buffer("min_ps", "i64", ("rows",)),
+            Buffer("weights", "i32", ("rows", "width"), Access.WRITE),
+            Buffer("sums", "i64", SUMS, Access.WRITE),
+            *ROW,
+            Constant("BLOCK"),
+        ),
+        "cdiv(width, BLOCK)",
+        "weights[i, t] is token t's `sampling.weight`, or 0 if min-p drops it; sums[i, b] is the sum of block b.",
+    ),
+)
