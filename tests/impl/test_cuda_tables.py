@@ -1,4 +1,4 @@
-"""Tables of tiles against the launches of every model that is named: nothing is missing, and nothing is there in vain."""
+"""Tables of tiles against the launches of every model that is named: nothing is missing, nothing there in vain."""
 
 from __future__ import annotations
 
