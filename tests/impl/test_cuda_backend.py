@@ -11,6 +11,7 @@ import torch
 pytest.importorskip("triton", reason="the cuda backend needs Triton, which is not installed")
 
 from forwards import CHECKPOINTS, make_batch, scattered_pages
+from vosti.impl.backends.cuda import backend as module
 from vosti.impl.backends.cuda import opening
 from vosti.impl.backends.cuda.backend import CudaBackend, first_largest, layout
 from vosti.impl.backends.cuda.memory import Memory
@@ -56,6 +57,7 @@ def test_a_chunk_beside_decoding_is_extended(backend: CudaBackend) -> None:
     found = shape(backend, (1, 70), (40, 40))
 
     assert Shape(Form.EXTEND, rows=64, sequences=2, selected=2, most_rows=64, longest=0) == found
+    assert found == shape(backend, (33, 100), (25, 25))
 
 
 def test_large_batches_are_not_padded(backend: CudaBackend) -> None:
@@ -109,6 +111,20 @@ def test_a_pool_that_does_not_fit_is_refused(backend: CudaBackend, monkeypatch: 
     monkeypatch.setattr(torch, "zeros", full)
     with pytest.raises(DeviceMemoryError, match=r"10000000 pages of 16 slots takes 327\.7 GB.*: give fewer pages"):
         backend.allocate(10_000_000, 16)
+
+
+def test_the_forwards_that_were_used_last_are_kept(backend: CudaBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shape that comes again and again is not forgotten for those that came once; large ones are not kept."""
+    monkeypatch.setattr(module, "MOST_FORWARDS", 2)
+    backend.allocate(200, 16)
+    often, large = Shape(Form.EXTEND, 8, 1, 1, 8, 0), Shape(Form.EXTEND, 700, 1, 1, 700, 0)
+    backend.forward_of(large)
+    kept = backend.forward_of(often)
+    for rows in (16, 32, 64):
+        backend.forward_of(Shape(Form.EXTEND, rows, 1, 1, rows, 0))
+
+        assert kept is backend.forward_of(often)
+    assert backend.forward_of(large) is not backend.forward_of(large)
 
 
 # ------------------------------------------------------------ parts

@@ -185,7 +185,7 @@ class CudaBackend:
         if not self._caches:
             raise BatchError("There is no pool; call allocate(pages, page_size) before the first forward.")
         packed = pack(batch, self.limits)
-        forward = self._forward(self.shape_of(packed))
+        forward = self.forward_of(self.shape_of(packed))
         write(packed, forward.places, forward.host)
         forward.run()
         logits = forward.logits[: len(batch.logit_rows)].clone()
@@ -200,27 +200,36 @@ class CudaBackend:
 
     def shape_of(self, packed: Packed) -> Shape:
         """The shape that the batch is run in: padded, so that few shapes occur, unless it is large."""
-        rows, most = len(packed.batch.tokens), packed.most_rows
-        small = rows <= LARGEST_GRAPH
-        split = small and most <= self.most_split_rows
+        count, most, wanted = len(packed.batch.tokens), packed.most_rows, len(packed.batch.logit_rows)
+        small = count <= LARGEST_GRAPH
+        rows, sequences = _padded(count) if small else count, _padded(len(packed.counts))
+        if small and most <= self.most_split_rows:
+            return Shape(
+                form=Form.SPLIT,
+                rows=rows,
+                sequences=sequences,
+                selected=rows if wanted else 0,
+                most_rows=min(_padded(most), self.most_split_rows),
+                longest=_padded(-(-packed.longest // SPLIT)) * SPLIT,
+            )
         return Shape(
-            form=Form.SPLIT if split else Form.EXTEND,
-            rows=_padded(rows) if small else rows,
-            sequences=_padded(len(packed.counts)),
-            selected=_padded(len(packed.batch.logit_rows)),
-            most_rows=min(_padded(most), self.most_split_rows) if split else _padded(most) if small else most,
-            longest=_padded(-(-packed.longest // SPLIT)) * SPLIT if split else 0,
+            form=Form.EXTEND,
+            rows=rows,
+            sequences=sequences,
+            selected=max(_padded(wanted), sequences) if wanted else 0,
+            most_rows=rows if small else most,
+            longest=0,
         )
 
-    def _forward(self, shape: Shape) -> Forward:
-        """The bound forward of a shape; those of small batches are kept."""
-        forward = self._forwards.get(shape)
+    def forward_of(self, shape: Shape) -> Forward:
+        """The forward of a shape; those of small batches are kept, the ones that were used last."""
+        forward = self._forwards.pop(shape, None)
         if forward is None or forward.generation != self._memory.generation:
             forward = Forward(shape, self._shared, self._memory)
-            if shape.rows <= LARGEST_GRAPH:
-                self._forwards[shape] = forward
-                if len(self._forwards) > MOST_FORWARDS:
-                    self._forwards.pop(next(iter(self._forwards)))
+        if shape.rows <= LARGEST_GRAPH:
+            self._forwards[shape] = forward
+            if len(self._forwards) > MOST_FORWARDS:
+                self._forwards.pop(next(iter(self._forwards)))
         return forward
 
     @property
