@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from vosti.impl.backend import Backend
     from vosti.impl.engine import Engine
     from vosti.impl.outputs import RequestOutput
+    from vosti.impl.sampling import Logprobs
 
 ALONE_PAGE_SIZES = (1, 4, 16, 64)
 """Page sizes of the runs alone, in turn."""
@@ -47,15 +48,20 @@ class Difference:
 
     request: str
     index: int
-    """The first output that differs."""
+    """The first output, or token of the prompt, that differs."""
 
-    company: int | None
-    alone: int | None
-    """The tokens; None where there is none."""
+    company: int | Logprobs | None
+    alone: int | Logprobs | None
+    """The tokens, or what was reported of them; None where there is none."""
+
+    what: str = "emitted token"
+    """What differs."""
+
+    where: str = "output"
 
     def __str__(self) -> str:
         return (
-            f"Request {self.request!r} emitted token {self.company} at output {self.index} in company, "
+            f"Request {self.request!r} {self.what} {self.company} at {self.where} {self.index} in company, "
             f"and {self.alone} alone."
         )
 
@@ -186,7 +192,8 @@ def difference(together: RequestOutput, alone: RequestOutput) -> Difference | No
     """Where a request's outputs in company stop being a beginning of its outputs alone.
 
     Both are views of one request from one sampler state: they are prefix-comparable (Definition 2.1), and the one
-    alone, which nobody calls off, is at least as long.
+    alone, which nobody calls off, is at least as long. What is reported of their tokens, and of the prompt's, is a
+    function of the same logits.
     """
     for i, token in enumerate(together.token_ids):
         other = alone.token_ids[i] if i < len(alone.token_ids) else None
@@ -195,4 +202,12 @@ def difference(together: RequestOutput, alone: RequestOutput) -> Difference | No
     if together.finish_reason != "cancelled" and len(together.token_ids) < len(alone.token_ids):
         i = len(together.token_ids)
         return Difference(together.request_id, i, None, alone.token_ids[i])
+    for where, got, expected in (
+        ("output", together.logprobs, alone.logprobs),
+        ("prompt token", together.prompt_logprobs, alone.prompt_logprobs),
+    ):
+        for i, reported in enumerate(got):
+            known = expected[i] if i < len(expected) else None
+            if reported != known:
+                return Difference(together.request_id, i, reported, known, "reported", where)
     return None

@@ -127,7 +127,7 @@ def check_command(
     for difference in replays.differences:
         click.echo(str(difference))
     if replays.differences:
-        click.echo(f"Violated: {len(replays.differences)} of {len(replays.paths)} requests got other tokens alone.")
+        click.echo(f"Violated: {len(replays.differences)} of {len(replays.paths)} requests got other outputs alone.")
     if not verdict.refines or not replays.differences:
         click.echo(claim(verdict))
     if not verdict.refines or replays.differences:
@@ -188,7 +188,7 @@ def _alone(setting: Setting, run: Run, replays: Replays) -> Iterator[Case]:
     for job in setting.jobs:
         output = run.outputs[job.id]
         if output.token_ids or output.finish_reason == "error":
-            yield Case("alone", f"{job.id}: the same tokens as in company", found.get(job.id))
+            yield Case("alone", f"{job.id}: the same outputs as in company", found.get(job.id))
 
 
 def _result(setting: Setting, run: Run, replays: Replays, verdict: Verdict, missing: list[str]) -> Mapping[str, Any]:

@@ -159,7 +159,7 @@ def test_tokens_that_change_on_their_way_to_the_caller_are_found(
     assert 1 == ended.code
     assert "emitted token" in verdicts.read_text()
     assert THEOREM not in ended.out
-    assert "requests got other tokens alone." in ended.out
+    assert "requests got other outputs alone." in ended.out
     assert "Refines" not in ended.out
 
 

@@ -10,6 +10,7 @@ from vosti.impl.engine import Engine
 from vosti.impl.errors import CapacityError, StalledError
 from vosti.impl.options import EngineOptions, SamplingParams
 from vosti.impl.outputs import RequestOutput
+from vosti.impl.sampling import Logprobs
 from vosti.impl.workload import Job
 from vosti.spec.events import Event, ForwardEvent, PlanEvent
 from vosti.spec.step import Admit, Attach, Cancel, Propose
@@ -170,6 +171,22 @@ def test_outputs_in_company_are_a_beginning_of_those_alone(
     assert found == (difference and (difference.index, difference.company, difference.alone))
     if difference is not None and found is not None:
         assert f"at output {found[0]} in company" in str(difference)
+
+
+def test_what_is_reported_is_compared() -> None:
+    """A log-probability that differs is named, of an output or of a token of the prompt; a shorter report is none."""
+    one, two = Logprobs(1, -0.5, ()), Logprobs(1, -0.25, ())
+    alone = replace(output((1, 2)), logprobs=(one, one), prompt_logprobs=(None, one, one))
+    shorter = replace(alone, logprobs=(one,), prompt_logprobs=(None, one))
+
+    assert None is checking.difference(alone, alone)
+    assert None is checking.difference(shorter, alone)
+    assert "reported Logprobs(token=1, logprob=-0.25, top=()) at output 1 in company, and Logprobs(" in str(
+        checking.difference(replace(alone, logprobs=(one, two)), alone)
+    )
+    assert "reported None at prompt token 2 in company, and Logprobs(token=1, logprob=-0.5, top=()) alone." in str(
+        checking.difference(replace(alone, prompt_logprobs=(None, one, None)), alone)
+    )
 
 
 def test_rows_of_the_runs_alone_are_one_request_at_a_time() -> None:
