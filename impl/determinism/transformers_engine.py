@@ -57,7 +57,8 @@ class TransformersSubject:
         else:
             torch.manual_seed(choice.dummy_weights)
             config = transformers.AutoConfig.from_pretrained(path)
-            model = transformers.AutoModelForCausalLM.from_config(config.get_text_config(), dtype=torch.bfloat16)
+            with torch.device(device):
+                model = transformers.AutoModelForCausalLM.from_config(config.get_text_config(), dtype=torch.bfloat16)
         self.model = model.to(device).eval()
         self.device = torch.device(device)
         self._config = self.model.config.get_text_config()
