@@ -15,7 +15,7 @@ IN_COMMANDS := $(addprefix --deselect tests/proofs/, \
 	test_explore_progress.py::test_default_engines_are_exhausted_and_nothing_is_found \
 	test_mutants.py::test_no_mutant_survives)
 
-.PHONY: check check-all docs lint test
+.PHONY: check check-all determinism docs lint test
 
 check: .venv/installed-engine
 	$(BIN)/vosti check
@@ -29,6 +29,11 @@ check-all: .venv/installed-dev
 	$(BIN)/vosti prove explore
 	$(BIN)/vosti prove --mutants
 	$(BIN)/pytest --numprocesses auto --dist loadfile -m slow --durations 0 $(IN_COMMANDS)
+
+# The suites of docs/determinism.md that take long, on both checkpoints. What was interrupted is continued.
+determinism: .venv/installed-dev
+	for suite in paper extended; do for model in tiny-gemma3 tiny-llama3; do \
+	    $(BIN)/vosti determinism $$model --backend cpu --suite $$suite --report determinism-results || exit; done; done
 
 docs: .venv/installed-dev
 	$(BIN)/pytest -q --doctest-modules spec
