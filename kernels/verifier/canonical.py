@@ -57,6 +57,18 @@ def rounded(term: Term, element: str) -> Term:
     return term if term.element == element else Apply("truncf", (term,), element=element)
 
 
+def _kept(function: Callable[[Index], Scalar]) -> Callable[[Index], Scalar]:
+    """The function, each value made once."""
+    known: dict[Index, Scalar] = {}
+
+    def at(place: Index) -> Scalar:
+        if place not in known:
+            known[place] = function(place)
+        return known[place]
+
+    return at
+
+
 @dataclass(frozen=True, eq=False)
 class Array:
     """Terms, integers or conditions with a shape."""
@@ -68,6 +80,9 @@ class Array:
 
     cached: Callable[[Index], Cond] | None = None
     """Of slots: whether something is stored there."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "at", _kept(self.at))
 
     def __getitem__(self, key: Any) -> Any:
         """Elements by indices and slices: an integer drops its axis."""
@@ -212,7 +227,7 @@ class Terms:
             self.prover.state(found, neg(first) | found, neg(last) | found, neg(found) | lane(witness))
             return found
 
-        return Array((*live.shape[:-1], 1), _kept(at))
+        return Array((*live.shape[:-1], 1), at)
 
     def select(self, one: Array, x: Operand, y: Operand) -> Array:
         """x where the condition is true, y elsewhere."""
@@ -357,18 +372,6 @@ class Terms:
             return Finite(slots.cached((lane,)), *cache.place(slots.int((lane,)), head, column))
 
         return Array(shape, of(cache.keys)), Array(shape, of(cache.values), finite if slots.cached else None)
-
-
-def _kept(function: Callable[[Index], Cond]) -> Callable[[Index], Cond]:
-    """The function, each value made once."""
-    known: dict[Index, Cond] = {}
-
-    def at(place: Index) -> Cond:
-        if place not in known:
-            known[place] = function(place)
-        return known[place]
-
-    return at
 
 
 def _halved(at: Callable[[Index], Term], width: int) -> Callable[[Index], Term]:
