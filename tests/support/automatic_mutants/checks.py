@@ -69,7 +69,7 @@ CHECKS = (
     ),
     Check(
         "busy",
-        "--page-size 2 --pages 23 --max-seqs 4 --token-budget 12 --reread",
+        "--page-size 2 --pages 23 --max-seqs 4 --token-budget 12 --reread --mode candidates",
         "requests>=10 domains>=2 mixed_batches>=7 chunked_prefills>=15 partial_hits>=40 shared_attaches>=131 "
         "evictions>=85 reuses_after_eviction>=85 preemptions>=32 recomputations>=10 cancellations>=1 finished>=9 "
         "drafts_accepted>=13 drafts_rejected>=10",
