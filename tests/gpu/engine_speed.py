@@ -67,7 +67,7 @@ def median(values: list[float]) -> float:
 def decode(
     engine: Engine, watch: Watch, requests: int, context: int, temperature: float = 0.0, top_p: float = 1.0
 ) -> None:
-    """Time steps in which every request decodes one token."""
+    """Time steps in which every request decodes one token: until the first one ends."""
     params = SamplingParams(temperature=temperature, top_p=top_p, seed=1, max_tokens=STEPS + WARM, ignore_eos=True)
     names = [engine.add_request(prompt(context + i, max(1, context)), params) for i in range(requests)]
     begin = time.perf_counter()
@@ -78,12 +78,17 @@ def decode(
     watch.clear()
     steps: list[float] = []
     produced = 0
+    ended = False
     begin = time.perf_counter()
-    while engine.unfinished:
+    while not ended:
         start = time.perf_counter()
-        produced += sum(len(output.new_token_ids) for output in engine.step())
+        outputs = engine.step()
+        produced += sum(len(output.new_token_ids) for output in outputs)
+        ended = any(output.finish_reason for output in outputs)
         steps.append(time.perf_counter() - start)
     elapsed = time.perf_counter() - begin
+    while engine.unfinished:
+        engine.step()
     print(
         f"decode {len(names)} x {context}, temperature {temperature}, top-p {top_p}: "
         f"{produced / elapsed:.0f} tok/s, step {1e3 * median(steps):.2f} ms, "

@@ -1,13 +1,12 @@
 """One forward of one shape: its launches, one by one or replayed as a CUDA graph.
 
-A launch is bound to a call when it is first made, so that the device works while the host looks up what comes next. A
-shape is launched the first time that it is met, captured the second time and replayed from then on; large ones are
-always launched, since their launches take less time than their work.
+A small shape is launched the first time that it is met, captured the second time and replayed from then on. A large one
+is launched as its launches are bound to calls: the device works while the host looks up what comes next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +30,7 @@ class Forward:
         plan = shared.plans[shape.form]
         self.places: Mapping[str, Place] = layout(shape, shared.table_width)
         self._shape, self._shared, self._memory = shape, shared, memory
-        self._calls: list[Call] = []
+        self._launched = False
         self._graph: torch.cuda.CUDAGraph | None = None
         integers = max(place.end for place in self.places.values())
         self._flags = flag_places(plan, shape)
@@ -52,6 +51,7 @@ class Forward:
                 dtype = {BF16: shared.storage, FP32: torch.float32, I32: torch.int32}[buffer.element]
                 self._tensors[buffer.name] = memory.take(buffer.name, (_rows(buffer, shape), *buffer.shape), dtype)
         self.logits = self._tensors[LOGITS]
+        self._calls = None if shape.rows > LARGEST_GRAPH else list(self._bound())
         self.generation = memory.generation
         """Of the addresses that the calls hold."""
 
@@ -59,30 +59,20 @@ class Forward:
         """Copy the integers to the device, and launch everything."""
         self._metadata.copy_(self._staged, non_blocking=True)
         self._raised.zero_()
-        if self._graph is None and self._calls and self._may_be_captured:
+        if self._graph is None and self._launched and self._calls and self._shared.graphs and self._metadata.is_cuda:
             self._graph = _captured(self._calls)
         if self._graph is not None:
             self._graph.replay()
-        elif self._calls:
-            for call in self._calls:
-                call()
         else:
-            self._calls = self._bind_and_launch()
-            self.generation = self._memory.generation
+            for call in self._calls or self._bound():
+                call()
+        self._launched = True
         self._read_back.copy_(self._raised, non_blocking=True)
 
-    @property
-    def _may_be_captured(self) -> bool:
-        return self._shared.graphs and self._metadata.is_cuda and self._shape.rows <= LARGEST_GRAPH
-
-    def _bind_and_launch(self) -> list[Call]:
-        """Launch everything for the first time; returns the calls."""
-        calls = []
+    def _bound(self) -> Iterator[Call]:
+        """The calls, one by one."""
         for launch in self._shared.plans[self._shape.form].launches:
-            call = bind(Bound(launch, self._shape, self._shared, self._tensors, self._memory))
-            call()
-            calls.append(call)
-        return calls
+            yield bind(Bound(launch, self._shape, self._shared, self._tensors, self._memory))
 
     def flagged(self, name: str) -> npt.NDArray[np.bool_]:
         """[rows] Whether any flag of a row is raised, by name of the flags' buffer, once the device is done."""
