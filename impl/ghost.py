@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 from torch import Tensor
@@ -138,12 +139,10 @@ class TracedGhost:
         self._tracer.record(PlanEvent(step=step, actions=tuple(actions), readings=self._read(pages)))
 
     def _read(self, pages: Iterable[tuple[PageId, int]]) -> tuple[Reading, ...]:
-        """The first slots of each page, as many as is said."""
-        begun = []
-        for page, slots in pages:
-            first = page * self._page_size
-            begun.append((page, self._backend.slot_digests(range(first, first + slots))))
-        return tuple(Reading(page, tuple(digests())) for page, digests in begun)
+        """The first slots of each page, as many as is said: all of them in one go."""
+        wanted = [(page, range(page * self._page_size, page * self._page_size + slots)) for page, slots in pages]
+        digests = iter(self._backend.slot_digests([slot for _, slots in wanted for slot in slots])() if wanted else ())
+        return tuple(Reading(page, tuple(islice(digests, len(slots)))) for page, slots in wanted)
 
     def computed(
         self, step: int, chunks: Sequence[Chunk], pool: Pool, batch: Batch | None, result: ForwardResult | None
