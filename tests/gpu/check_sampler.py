@@ -58,4 +58,10 @@ def sampler_section() -> None:
             row = row.bfloat16().float() if ties else row
             expected = [sample_row(row, state, [], 0) for state in usual]
             compare(f"scale {scale}, ties {ties}", row, usual, expected)
+    try:
+        compare("twin", row, usual, [*expected[:-1], expected[-1] + 1])
+    except Difference:
+        print("sampler: another token than the specification's: found", flush=True)
+    else:
+        raise Difference("another token than the specification's was not found")
     print(f"sampler: 8 rows of {VOCABULARY} logits x {len(usual)} states: equal to the CPU's", flush=True)

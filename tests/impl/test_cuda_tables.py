@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +13,7 @@ from vosti.impl.bundled import BUNDLED, find_checkpoint, shape_names
 from vosti.impl.models.families import STYLES, load_config
 from vosti.impl.models.layers import build_plan
 from vosti.kernels.shapes import SHAPES, Dimensions, operations
-from vosti.kernels.tables import load
+from vosti.kernels.tables import Table, load
 
 NAMES = (*BUNDLED, *shape_names())
 
@@ -29,12 +30,25 @@ def launched(name: str) -> Iterator[tuple[str, Dimensions]]:
             yield launch.operation, tuple(sorted(launch.sizes))
 
 
+def missing(name: str, table: Table) -> set[tuple[str, Dimensions]]:
+    """The launches that the table has no tiles for."""
+    return {key for key in launched(name) if key not in table.entries}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_launch_of_a_named_model_has_tiles(name: str) -> None:
     """On the GPUs that the kernels were run on."""
-    table = load("sm_90")
+    assert set() == missing(name, load("sm_90"))
 
-    assert [] == [key for key in launched(name) if key not in table.entries]
+
+def test_an_entry_that_is_missing_is_found() -> None:
+    """The table less one entry serves all models but those that launch it."""
+    table = load("sm_90")
+    key = "attention_merge", (("head_dim", 512), ("heads", 16), ("kv_heads", 1), ("window", 0))
+    smaller = replace(table, entries={other: entry for other, entry in table.entries.items() if other != key})
+
+    assert {"gemma-4-12b"} == {name for name in NAMES if missing(name, smaller)}
+    assert {key} == missing("gemma-4-12b", smaller)
 
 
 @pytest.mark.parametrize("name", NAMES)
