@@ -214,8 +214,8 @@ class Machine:
         seen: set[str] = set()
         for parameter in self.kernel.parameters:
             value, source = parameter.value, parameter.source
-            if source not in seen:
-                environment[value.number] = Tensor(value.type, self._parameter(value, source))
+            lane = _of_descriptor if source in seen else self._parameter(value, source)
+            environment[value.number] = Tensor(value.type, lane)
             seen.add(source)
         self.block(self.kernel.body, environment, path, True)
 
@@ -443,6 +443,10 @@ class Machine:
                 value.type,
                 lambda p, y=yes, n=no, t=value.type: selected(op, (test, y[p], n[p]), t),  # type: ignore[misc]
             )
+
+
+def _of_descriptor(_: Index) -> Lane:
+    raise RefusedError("a descriptor's own shape or strides are used, which is not understood")
 
 
 def _result(loop: Loop, cell: int, type_: Type) -> Callable[[Index], Lane]:
