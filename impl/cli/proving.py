@@ -161,7 +161,7 @@ def _statistics(
     yield table(rows)
     yield ""
     for solver in asked.solvers:
-        yield f"{solver}: {report.seconds(solver):.1f} s, added up over obligations"
+        yield f"{solver}: {report.seconds(solver):.1f} s of processor time, over all obligations"
     yield f"all of it: {seconds:.1f} s with {counted(asked.jobs, 'process', 'processes')}"
     yield hardware()
 

@@ -36,7 +36,7 @@ class Verdict:
 
     answer: Answer
     seconds: float
-    """Wall time, which depends on the load and decides nothing."""
+    """Of processor time, which decides nothing."""
 
     resources: int
     """What the solver counted, of the last set of options it was tried with."""
@@ -70,7 +70,7 @@ CVC5_OPTIONS: tuple[Mapping[str, str], ...] = (
 
 def with_z3(script: str, limit: int) -> Verdict:
     """Z3's verdict on a script."""
-    start = time.perf_counter()
+    start = time.process_time()
     solver = z3.Solver(ctx=z3.Context())
     for option, value in Z3_OPTIONS.items():
         solver.set(option, value)
@@ -84,12 +84,12 @@ def with_z3(script: str, limit: int) -> Verdict:
     else:
         detail = "sat" if result == z3.sat else solver.reason_unknown()
         answer = Answer.GAVE_UP if "resource" in detail or "canceled" in detail else Answer.NOT_PROVED
-    return Verdict(answer, time.perf_counter() - start, int(resources), detail)
+    return Verdict(answer, time.process_time() - start, int(resources), detail)
 
 
 def with_cvc5(script: str, limit: int) -> Verdict:
     """cvc5's verdict on a script: the first set of options that proves it, or the last."""
-    start = time.perf_counter()
+    start = time.process_time()
     answer, resources, detail = Answer.NOT_PROVED, 0, ""
     for options in CVC5_OPTIONS:
         solver = cvc5.Solver(cvc5.TermManager())
@@ -104,11 +104,11 @@ def with_cvc5(script: str, limit: int) -> Verdict:
         result = solver.checkSat()
         resources = int(solver.getStatistics()["resource::resourceUnitsUsed"]["value"])
         if result.isUnsat():
-            return Verdict(Answer.PROVED, time.perf_counter() - start, resources, "unsat")
+            return Verdict(Answer.PROVED, time.process_time() - start, resources, "unsat")
         detail = str(result)
         exhausted = result.isUnknown() and result.getUnknownExplanation() == cvc5.UnknownExplanation.RESOURCEOUT
         answer = Answer.GAVE_UP if exhausted else Answer.NOT_PROVED
-    return Verdict(answer, time.perf_counter() - start, resources, detail)
+    return Verdict(answer, time.process_time() - start, resources, detail)
 
 
 class Refuter:
@@ -123,7 +123,7 @@ class Refuter:
 
     def refute(self, script: str, limit: int) -> tuple[Verdict, Mapping[str, str]]:
         """The verdict; if the script has a model, also its constants, by name."""
-        start = time.perf_counter()
+        start = time.process_time()
         solver = z3.SimpleSolver(ctx=self._context)
         solver.set("rlimit", limit)
         solver.from_string(script)
@@ -137,7 +137,7 @@ class Refuter:
             values = {symbol.name(): str(found[symbol]) for symbol in found.decls() if symbol.arity() == 0}
         else:
             answer, detail = Answer.GAVE_UP, solver.reason_unknown()
-        return Verdict(answer, time.perf_counter() - start, 0, detail), values
+        return Verdict(answer, time.process_time() - start, 0, detail), values
 
 
 @dataclass(frozen=True)
