@@ -302,14 +302,18 @@ class Engine:
             return {}
         outcomes: dict[RequestId, Settled] = {}
         yielded = self._yielded_rows(chunks, batch, result)
+        all_finite = bool(result.kv_finite.all())
         for sequence, chunk in enumerate(chunks):
-            rows = (batch.sequences == sequence).nonzero()[0]
+            non_finite: list[int] = []
+            if not all_finite:
+                rows = (batch.sequences == sequence).nonzero()[0]
+                non_finite = batch.positions[rows[~result.kv_finite[rows]]].tolist()
             outcome = settle(
                 self._pool,
                 chunk.request,
                 self._live[chunk.request],
                 yielded[sequence],
-                batch.positions[rows[~result.kv_finite[rows]]].tolist(),
+                non_finite,
                 publishing=self.options.prefix_caching,
             )
             self._pool = outcome.pool
