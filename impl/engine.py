@@ -302,18 +302,15 @@ class Engine:
             return {}
         outcomes: dict[RequestId, Settled] = {}
         yielded = self._yielded_rows(chunks, batch, result)
-        all_finite = bool(result.kv_finite.all())
+        sick = (~result.kv_finite).nonzero()[0]
         for sequence, chunk in enumerate(chunks):
-            non_finite: list[int] = []
-            if not all_finite:
-                rows = (batch.sequences == sequence).nonzero()[0]
-                non_finite = batch.positions[rows[~result.kv_finite[rows]]].tolist()
+            rows = sick[batch.sequences[sick] == sequence]
             outcome = settle(
                 self._pool,
                 chunk.request,
                 self._live[chunk.request],
                 yielded[sequence],
-                non_finite,
+                batch.positions[rows].tolist(),
                 publishing=self.options.prefix_caching,
             )
             self._pool = outcome.pool

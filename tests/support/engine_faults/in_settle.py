@@ -119,8 +119,8 @@ FAULTS: tuple[Fault, ...] = (
         "wrong request failed",
         (
             "engine:Engine._settle",
-            "rows = (batch.sequences == sequence).nonzero()[0]",
-            "rows = (batch.sequences == (sequence + 1) % len(chunks)).nonzero()[0]",
+            "batch.sequences[sick] == sequence",
+            "batch.sequences[sick] == (sequence + 1) % len(chunks)",
         ),
         scenario="values",
     ),
