@@ -55,7 +55,11 @@ FAULTS: tuple[Fault, ...] = (
     ),
     fault(
         "token budget exceeded",
-        ("planning:_Planner.budget", "self.limits.token_budget - self.rows", "self.limits.token_budget + 1 - self.rows"),
+        (
+            "planning:_Planner.budget",
+            "self.limits.token_budget - self.rows",
+            "self.limits.token_budget + 1 - self.rows",
+        ),
     ),
     fault(
         "more sequences than max_seqs",
