@@ -12,7 +12,7 @@ from vosti.impl.backend import NO_PAGE, NO_SEQUENCE, NO_SLOT, Batch
 from vosti.impl.history import Tokens
 from vosti.impl.planning import Chunk
 from vosti.impl.pool_state import Pool
-from vosti.spec.state import RequestId, Token
+from vosti.spec.state import RequestId
 
 
 def pack(
