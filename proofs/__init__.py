@@ -18,9 +18,11 @@ be proved. `vosti.proofs.prove` puts all of it to the solvers.
 | `pool_refinement` | every transition of the page pool refines its action |
 | `pool_composites` | a composite transition is its simple ones in turn |
 | `pool_matches`, `pool_rows` | what is matched may be attached; packed rows satisfy `forward_ok` |
+| `forward`, `forward_rows` | along its plan, a model's logits are Forward, its slots f_KV; and so in every batch |
 
 *How far this reaches.* Any number of requests, pages and tokens, any page size ≥ 1. What the proofs take on trust is
 the translation (`vosti.refinement.smt`), which tests compare with Python form by form and on the specification itself,
-the solvers, of which there are two, and the kernel contract, which `vosti.spec.reference` states. `explore` runs every
-reachable state within small bounds instead, and `mutants` tries texts that are wrong.
+the solvers, of which there are two, and the kernel contract, which `vosti.spec.reference` states; `forward` derives it,
+of one plan at a time, from the contracts of single kernels. `explore` runs every reachable state within small bounds
+instead, and `mutants` tries texts that are wrong.
 """

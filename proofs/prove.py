@@ -24,6 +24,7 @@ from vosti.proofs import (
     definedness,
     determinism,
     forward_order,
+    forward_rows,
     inductive,
     pool_composites,
     pool_consequences,
@@ -55,15 +56,17 @@ THEOREMS: Mapping[str, ModuleType] = {
         pool_matches,
         pool_rows,
         pool_consequences,
+        forward_rows,
     )
 }
 """Each module states one theorem in its docstring, and yields its obligations."""
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
-    "spec": tuple(name for name in THEOREMS if not name.startswith("pool_")),
+    "spec": tuple(name for name in THEOREMS if not name.startswith(("pool_", "forward_rows"))),
     "refinement": tuple(name for name in THEOREMS if name.startswith("pool_")),
+    "forward": ("forward_rows",),
 }
-"""The theorems about the specification, and those about the engine's page pool."""
+"""The theorems about the specification, those about the engine's page pool, and what a model's forward rests on."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,7 @@ class Report:
         return tuple(result for result in self.results if not result.proved)
 
     def seconds(self, solver: str) -> float:
-        """The time a solver took for all obligations together, on one processor."""
+        """The processor time that a solver took for all obligations together."""
         return sum(result.verdicts[solver].seconds for result in self.results if solver in result.verdicts)
 
     def json(self) -> str:

@@ -44,6 +44,10 @@ ARROWS: dict[str, set[str]] = {
         "vosti.refinement",
         "vosti.kernels",
         "vosti.impl.abstraction",
+        "vosti.impl.backends.cuda.lowering",
+        "vosti.impl.backends.cuda.plan",
+        "vosti.impl.backends.programs",
+        "vosti.impl.models.plan",
         "vosti.impl.options",
         "vosti.impl.planning",
         "vosti.impl.pool",
@@ -64,6 +68,7 @@ LOADS_NOTHING_OF: dict[str, set[str]] = {
     "vosti.proofs.explore": {"torch", "triton"} | SOLVERS,
     "vosti.proofs.explore_progress": {"torch", "triton"} | SOLVERS,
     "vosti.proofs.explore_trace": {"torch", "triton"} | SOLVERS,
+    "vosti.proofs.prove": {"torch", "triton"},
     "vosti.impl.cli": (ENGINE - BASE) | SOLVERS | {"triton"},
 }
 

@@ -17,6 +17,7 @@ from vosti.impl.cli.audit import audit_command
 from vosti.impl.cli.check import check_command
 from vosti.impl.cli.determinism import determinism_command
 from vosti.impl.cli.ending import Commands
+from vosti.impl.cli.forward import forward_command
 from vosti.impl.cli.generate import generate_command
 from vosti.impl.cli.prove import prove_command
 from vosti.impl.cli.record import record_command
@@ -33,3 +34,4 @@ def main() -> None:
 
 for _command in (check_command, record_command, audit_command, generate_command, prove_command, determinism_command):
     main.add_command(_command)
+main.add_command(forward_command, "prove forward")

@@ -79,6 +79,13 @@ PREMISES = (
         ("pool_refinement", "pool_composites", "pool_matches", "pool_rows", "pool_consequences"),
     ),
     Premise(
+        "Whatever the batch, the forward of each model that is named here puts f_KV of a row's history into its slots, "
+        "and Forward of it into its logits, if each kernel keeps its contract.",
+        PROVED,
+        "vosti prove forward",
+        ("forward_rows",),
+    ),
+    Premise(
         "What the engine decides are actions whose guards hold, its structures afterwards are what their effects say, "
         "and Inv holds of them.",
         CHECKED,
@@ -103,8 +110,8 @@ PREMISES = (
     Premise(
         "The kernel contract holds of arguments that were not observed, too.",
         ASSUMED,
-        "the CPU backend runs the row programs of the specification, in tiles whose shapes W fixes; on the GPUs that are "
-        "let in, the kernels of the cuda backend were compared with one another bit for bit",
+        "the CPU backend runs the row programs of the specification, in tiles whose shapes W fixes; on the GPUs that "
+        "are let in, the kernels of the cuda backend were compared with one another bit for bit",
     ),
     Premise(
         "An engine whose steps are not recorded takes the steps that it would take if they were.",

@@ -35,7 +35,18 @@ class CannotRun(Exception):
 
 
 class Commands(click.Group):
-    """A group of commands that return exit codes and raise errors; here both become what the shell sees."""
+    """A group of commands that return exit codes and raise errors; here both become what the shell sees.
+
+    A command's name may be two words; then the first may be a command's, too.
+    """
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that two words name, or else one."""
+        name = " ".join(args[:2])
+        command = self.get_command(ctx, name)
+        return super().resolve_command(ctx, args) if command is None else (name, command, args[2:])
 
     def main(  # type: ignore[override]  # the base has overloads for the two values of standalone_mode
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any

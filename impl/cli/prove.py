@@ -111,7 +111,7 @@ def prove_command(
         conjunct=conjunct,
         solvers=(solver,) if solver in SOLVERS else SOLVERS[:1] if mutants else SOLVERS,
         jobs=jobs or processors(),
-        cache=None if fresh or stats else cache or _default_cache(),
+        cache=None if fresh or stats else cache or default_cache(),
         export=export,
         verbose=verbose,
     )
@@ -133,7 +133,7 @@ def prove_command(
     return REFINES if all(outcome.good for outcome in outcomes) else VIOLATION
 
 
-def _default_cache() -> Path:
+def default_cache() -> Path:
     """Where programs keep what can be made again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vosti" / "proofs"
 

@@ -1,7 +1,7 @@
 """The device's launch plan: a forward as launches of the kernels of `vosti.kernels`, in order, as data.
 
-`vosti.impl.backends.cuda.lowering` makes it from a family's plan; `vosti.impl.backends.cuda.meaning` says what it
-computes, and whether that is what the family's plan computes. Nothing here knows a GPU.
+`vosti.impl.backends.cuda.lowering` makes it from a family's plan; `vosti.proofs.forward` proves that it computes what
+the family's plan does. Nothing here knows a GPU.
 """
 
 from __future__ import annotations

@@ -1,0 +1,131 @@
+"""`vosti prove forward`: along a model's launch plan, logits are Forward of the history, and slots hold f_KV."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from vosti.impl.cli.ending import REFINES, VIOLATION, CannotRun
+from vosti.impl.cli.files import check_writable, write_json
+from vosti.impl.cli.parameters import FILE, json_option, junit_option
+from vosti.impl.cli.prove import SOLVERS, Asked, default_cache
+from vosti.impl.cli.statistics import processors
+
+if TYPE_CHECKING:
+    from vosti.impl.cli.outcome import Outcome
+    from vosti.proofs.forward import Part
+
+
+@click.command("forward")
+@click.argument("models", nargs=-1, metavar="[MODEL]...")
+@click.option("--solver", type=click.Choice([*SOLVERS, "both"]), default="both", help="Who is asked; both by default.")
+@click.option("--jobs", type=click.IntRange(1, 1024), metavar="N", help="Processes at a time: one for each processor.")
+@click.option("--cache", type=FILE, envvar="VOSTI_CACHE", metavar="DIR", help="Where proofs are kept (VOSTI_CACHE).")
+@click.option("--fresh", is_flag=True, help="Prove everything anew, and keep nothing.")
+@click.option("--stats", is_flag=True, help="Print lines of code and times, measured in this run. Implies --fresh.")
+@click.option("-v", "--verbose", is_flag=True, help="A line for each launch, premise and obligation.")
+@json_option
+@junit_option
+def forward_command(
+    models: tuple[str, ...],
+    solver: str,
+    jobs: int | None,
+    cache: Path | None,
+    fresh: bool,
+    stats: bool,
+    verbose: bool,
+    json_file: Path | None,
+    junit_file: Path | None,
+) -> int:
+    """Prove that a model's forward computes Forward and f_KV, whatever the batch, if each kernel keeps its contract.
+
+    MODEL is a bundled checkpoint, the name of a shape such as llama-3.1-8b, a checkpoint's folder, or a config.json; no
+    weights are read. Without one, it is each of the bundled checkpoints and shapes.
+
+    Of each model, its launch plan is followed as the CPU backend runs it, and the device's plan by the contracts of its
+    kernels, in both forms of attention. Of every batch, solvers prove that rows, positions and slots are those that the
+    contracts speak of.
+    """
+    check_writable(json_file)
+    check_writable(junit_file)
+    asked = Asked(
+        parts=("forward",),
+        action=None,
+        conjunct=None,
+        solvers=SOLVERS if solver == "both" else (solver,),
+        jobs=jobs or processors(),
+        cache=None if fresh or stats else cache or default_cache(),
+        export=None,
+        verbose=verbose,
+    )
+
+    from vosti.impl.cli.junit import write_junit
+    from vosti.impl.cli.proving import proved
+
+    outcomes = [_followed(models, verbose), proved(asked, stats=stats)]
+    write_json(json_file, {name: value for outcome in outcomes for name, value in outcome.json.items()})
+    write_junit(junit_file, [suite for outcome in outcomes for suite in outcome.suites])
+    return REFINES if all(outcome.good for outcome in outcomes) else VIOLATION
+
+
+def _followed(models: Sequence[str], verbose: bool) -> Outcome:
+    """Follow the plans of some models, and say what came of it. Raises `CannotRun` without Triton."""
+    from vosti.impl.bundled import BUNDLED, find_checkpoint, shape_names
+    from vosti.impl.cli.junit import Case, suite
+    from vosti.impl.cli.outcome import Outcome, counted, table
+    from vosti.impl.cli.progress import progress
+    from vosti.impl.models.families import STYLES, load_config
+    from vosti.impl.models.layers import build_plan
+
+    try:
+        from vosti.proofs.forward import prove_plan
+    except ModuleNotFoundError as error:
+        if error.name != "triton":
+            raise
+        raise CannotRun(
+            "Contracts stand beside the kernels, and triton is not installed: pip install 'vosti[gpu]'."
+        ) from None
+
+    chosen = tuple(dict.fromkeys(models)) or (*BUNDLED, *shape_names())
+    configs = {name: load_config(find_checkpoint(name)) for name in chosen}
+    found: dict[str, list[Part]] = {}
+    with progress("following plans") as advance:
+        for name, config in configs.items():
+            found[name] = prove_plan(build_plan(config, STYLES[config.family]))
+            advance(len(found), len(chosen))
+    click.echo(table([["model", *(f"launches, {one}" for one in ("cpu", "extend", "split")), "shown"], *_rows(found)]))
+    for name, parts in found.items():
+        for part in parts:
+            if verbose:
+                click.echo("\n".join([f"{name}: {part.name}", *(f"  {line}" for line in part.launches)]))
+            if part.problem is not None:
+                click.echo(f"not shown: {name}: {part.name}: {part.problem}")
+    if verbose:
+        _show_premises()
+    good = all(part.problem is None for parts in found.values() for part in parts)
+    click.echo(f"{counted(len(chosen), 'model')}, and what holds of the rows of every batch:" if good else "")
+    cases = [Case(f"forward.{name}", part.name, part.problem) for name, parts in found.items() for part in parts]
+    document = {"models": {name: [asdict(part) for part in parts] for name, parts in found.items()}}
+    return Outcome(good, document, (suite("vosti prove forward", cases),))
+
+
+def _rows(found: dict[str, list[Part]]) -> Iterator[list[str]]:
+    """A line for each model."""
+    for name, parts in found.items():
+        launches = [str(len(part.launches)) for part in parts[:3]]
+        problems = sum(part.problem is not None for part in parts)
+        yield [name, *launches, *[""] * (3 - len(launches)), "not" if problems else "yes"]
+
+
+def _show_premises() -> None:
+    """What is assumed of launches, and where it is seen to."""
+    from vosti.proofs.forward_premises import FOLLOWED, MEMORY, premises
+
+    for premise in premises(FOLLOWED):
+        click.echo(f"{premise.kernel} needs {premise.statement}: {premise.place}")
+    for statement, place in MEMORY:
+        click.echo(f"all need that {statement}: {place}")

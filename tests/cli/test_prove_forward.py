@@ -1,0 +1,70 @@
+"""`vosti prove forward`: which models, what is told of them, and what is refused."""
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from command_line import vosti, vosti_without
+from vosti.proofs import forward, prove
+from vosti.proofs.forward import Part
+from vosti.refinement.smt.obligation import Obligation
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One obligation about batches that is soon proved."""
+    known = [Obligation("forward_rows/slots_differ", "(assert false)")]
+    monkeypatch.setattr(prove, "obligations", lambda theorems: known)
+
+
+def test_a_model_is_shown(tmp_path: Path) -> None:
+    """A line for the model, a table of theorems, and both in the files."""
+    found, verdicts = tmp_path / "x.json", tmp_path / "x.xml"
+    ended = vosti("prove", "forward", "tiny-llama3", "--jobs", "1", "--fresh", "--json", found, "--junit", verdicts)
+    told = json.loads(found.read_text())
+
+    assert (0, "") == (ended.code, ended.err)
+    assert ["tiny-llama3", "44", "36", "40", "yes"] == ended.out.splitlines()[1].split()
+    assert "Proved: 1 obligation, each by z3 and by cvc5." == ended.out.splitlines()[-1]
+    assert [None] * 4 == [part["problem"] for part in told["models"]["tiny-llama3"]]
+    assert told["proved"]
+    assert ["forward.tiny-llama3"] * 4 + ["forward_rows.z3", "forward_rows.cvc5"] == [
+        case.get("classname") for case in ElementTree.parse(verdicts).iter("testcase")
+    ]
+
+
+def test_launches_and_premises_are_listed() -> None:
+    """With -v: who wrote what each launch reads, and where each premise is seen to."""
+    ended = vosti("prove", "forward", "tiny-llama3", "--solver", "z3", "--jobs", "1", "--fresh", "-v")
+
+    assert "  launch 1, rms_norm: reads residual of launch 0; computes launch 2 of the model's plan" in ended.out
+    assert "attention needs 0 <= counts[b] <= lengths[b]: proved: counts_fit" in ended.out
+
+
+def test_what_is_not_shown_is_a_violation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason is told, and is a failure in the file."""
+    monkeypatch.setattr(forward, "prove_plan", lambda plan: [Part("the device's plan", (), "launch 3: why")])
+    verdicts = tmp_path / "x.xml"
+    ended = vosti("prove", "forward", "tiny-llama3", "--solver", "z3", "--jobs", "1", "--fresh", "--junit", verdicts)
+
+    assert 1 == ended.code
+    assert "not shown: tiny-llama3: the device's plan: launch 3: why" in ended.out
+    assert ["launch 3: why"] == [case.get("message") for case in ElementTree.parse(verdicts).iter("failure")]
+
+
+def test_an_unknown_model_is_refused() -> None:
+    """In one sentence, before anything is followed."""
+    ended = vosti("prove", "forward", "no-such-model")
+
+    assert 2 == ended.code
+    assert "vosti: no-such-model does not exist; give a folder in the format of Hugging Face." == ended.err.strip()
+
+
+def test_it_needs_triton() -> None:
+    """Where the kernels cannot be imported, what to install is said."""
+    ended = vosti_without(("triton",), "prove", "forward", "tiny-llama3")
+
+    assert 2 == ended.code
+    assert "pip install 'vosti[gpu]'" in ended.err
