@@ -129,6 +129,11 @@ def test_what_comes_after_a_row_does_not_count() -> None:
     assert ("company",) == differences(later, ANSWER, 1)
 
 
+def test_a_longer_page_table_is_no_difference() -> None:
+    """It belongs to a request that got further, after the row in question."""
+    assert () == differences(changed(pages=(0, 1)), ANSWER, 0)
+
+
 def test_an_engine_that_shows_nothing_is_taken_at_its_settings() -> None:
     """The words say that they are what was asked for."""
     asked = changed(pieces=None, pages=None, asked_with=("a", "b"))
