@@ -97,8 +97,15 @@ OF_THE_ROW: Mapping[tuple[object, ...], str] = {("tokens", ROW): TOKEN, ("positi
 """What the metadata says of a row."""
 
 
-def row_of_sequence() -> Whole:
-    """Row i of sequence b, as `forward_rows` has it."""
+def by_sequence(launch: KernelLaunch) -> bool:
+    """Whether the contract counts rows within a sequence."""
+    return launch.operation.startswith("attention")
+
+
+def row_of(launch: KernelLaunch) -> Whole:
+    """The row that a contract speaks of: row i of the launch, or row i of sequence b as `forward_rows` has it."""
+    if not by_sequence(launch):
+        return ROW
     return forward_rows.row_of(SEQUENCE, ROW, Integers("starts"))  # type: ignore[arg-type, return-value]
 
 
@@ -121,6 +128,11 @@ def condition_of(function: Callable[..., bool]) -> str:
     assert isinstance(last, ast.Return)
     assert last.value is not None
     return ast.dump(last.value)
+
+
+@cache
+def _dumped(text: str) -> str:
+    return ast.dump(ast.parse(text, mode="eval").body)
 
 
 @cache
@@ -148,12 +160,12 @@ class RowView:
     name: str
     value: Vector
     shape: tuple[int, ...]
-    row: frozenset[Whole]
-    """The rows that stand for the launch's own."""
+    row: Whole
+    """The launch's own, as its contract has it."""
 
     def __getitem__(self, key: tuple[Any, ...]) -> Array:
         index, *rest = key
-        if index not in self.row:
+        if index != self.row:
             raise Refused(f"it reads {self.name} in another row than its own")
         if all(isinstance(one, slice) for one in rest):
             return Array((), (Heads(1, self.value),))
@@ -282,8 +294,8 @@ class _Device:
         wanted = Rows.LOGITS if launch.rows is Rows.LOGITS else Rows.TOKENS
         if held.rows is not wanted:
             raise Refused(f"it reads rows of {wanted.value}, and {read} has rows of {held.rows.value}")
-        own = {Integers(ROW_MAP)[ROW]} if launch.rows is Rows.SELECTED else {ROW, row_of_sequence()}
-        return {role: RowView(self.terms, read, held.value, axes_of(buffer, constants), frozenset(own))}
+        own = Integers(ROW_MAP)[ROW] if launch.rows is Rows.SELECTED else row_of(launch)
+        return {role: RowView(self.terms, read, held.value, axes_of(buffer, constants), own)}
 
     def check_element(self, name: str, buffer: Buffer) -> None:
         """Raises `Refused` if a buffer of the device is of another element type than the contract's."""
@@ -320,14 +332,7 @@ class _Device:
         if target is None:
             raise Refused(f"nothing takes its {output.buffer}")
         row = evaluated(output.cell[0], names)
-        own = (
-            Integers("slots")[ROW]
-            if target in self.parts
-            else row_of_sequence()
-            if launch.operation.startswith("attention")
-            else ROW
-        )
-        if row != own:
+        if row != (Integers("slots")[ROW] if target in self.parts else row_of(launch)):
             raise Refused(f"its {output.buffer} are written in another row than its own")
         *heads, column = output.cell[1:]
         *lengths, columns = axes_of(buffer, names)
@@ -346,8 +351,8 @@ class _Device:
         code = _code(output.when)
         if all(isinstance(names.get(name), int) for name in code.co_names):
             return bool(evaluated(output.when, names))
-        text = ast.dump(ast.parse(output.when, mode="eval").body)
-        if text not in (condition_of(forward_rows.is_row), condition_of(forward_rows.has_slot)):
+        expected = forward_rows.is_row if by_sequence(launch) else forward_rows.has_slot
+        if _dumped(output.when) != condition_of(expected) or output.stated != "True":
             raise Refused(f"its {output.buffer} are written where {output.when}")
         return True
 
@@ -397,6 +402,7 @@ class _Device:
         return {one.name: first.names[one.name] for one in context if one.name in first.names}
 
 
+@cache
 def contract_of(operation: str) -> Contract:
     """The contract of the kernels that a table may choose for an operation. Raises `Refused` if they differ."""
     names = kernel_names(operation)

@@ -84,6 +84,8 @@ class Heads(NamedTuple):
 
     def part(self, first: int, end: int) -> Heads:
         """Some of them."""
+        if end - first == self.number:
+            return self
         moved = (Piece(p.term, p.first + first * p.step, p.end + first * p.step, p.step) for p in self.vector)
         return Heads(end - first, tuple(p._replace(step=0) if end - first == 1 else p for p in moved))
 
@@ -135,7 +137,8 @@ class Array:
             count, rest = divmod(piece.end - piece.first, columns)
             if rest:
                 raise Refused(f"a head of {columns} numbers is no part of one result")
-            found.append(Heads(count, (Piece(piece.term, piece.first, piece.first + columns, columns),)).part(0, count))
+            step = columns if count > 1 else 0
+            found.append(Heads(count, (Piece(piece.term, piece.first, piece.first + columns, step),)))
         return Array(tuple(lead), tuple(found))
 
     @property
@@ -150,6 +153,8 @@ class Array:
 
     def among(self, first: int, end: int) -> tuple[Heads, ...]:
         """The heads from `first` to `end` − 1."""
+        if len(self.heads) == 1:
+            return (self.heads[0].part(first, end),)
         found, at = [], 0
         for heads in self.heads:
             low, high = max(first, at), min(end, at + heads.number)
@@ -286,6 +291,9 @@ class Terms:
         count, columns = prod(wide.lead), max(one.columns for one in arrays)
         if any(prod(one.lead) not in (1, count) or one.columns not in (1, columns) for one in arrays):
             raise Refused(f"{name} of arrays of {' and '.join(str(list(one.shape)) for one in arrays)} numbers")
+        if count == 1:
+            vectors = (one.heads[0].vector if isinstance(one, Array) else one for one in operands)
+            return Array(wide.lead, (self._made(1, columns, name, *vectors),))
         found = []
         at = 0
         while at < count:

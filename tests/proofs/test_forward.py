@@ -373,6 +373,7 @@ def test_a_model_plan_without_a_launch_is_refused(operation: Operation, reason: 
             "it reads queries.full in another row than its own",
         ),
         ("attention", "WINDOW, lambda", "0 if WINDOW else 7, lambda", "7 stands where None belongs"),
+        ("attention", "queries[starts[b] + i", "queries[i", "it reads queries.full in another row than its own"),
         ("linear", "x[i, :]", "x[rows, :]", "it is given no rows"),
         ("gate_up", "weight[0::2, :]", "weight[1::2, :]", "up_proj.weight stands where model.layers.0.mlp.gate_proj"),
         ("rotary_store", "slots[i]", "positions[i]", "its keys are written in another row than its own"),
