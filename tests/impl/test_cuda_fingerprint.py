@@ -160,7 +160,7 @@ def test_instruction_classes_are_those_of_the_binaries() -> None:
 @pytest.mark.parametrize(
     ("folder", "digested", "others"),
     [
-        (Path(module.__file__).parent, module.HOST, "digests fingerprint meaning memory opening plan"),
+        (Path(module.__file__).parent, module.HOST, "digests fingerprint memory opening plan"),
         (
             Path(devices.__file__).parent,
             module.KERNELS,
