@@ -7,6 +7,7 @@ from typing import Any
 
 from vosti.kernels.verifier.canonical import Array, Terms
 from vosti.kernels.verifier.integers import Atom, Cond, Int, disj, integer, rewritten
+from vosti.kernels.verifier.ir import float_bits
 from vosti.kernels.verifier.queries import Prover
 from vosti.kernels.verifier.terms import (
     Apply,
@@ -24,6 +25,8 @@ from vosti.kernels.verifier.terms import (
     State,
     Term,
     Test,
+    Truth,
+    Whole,
     number,
 )
 from vosti.spec.numerics.floats import Array as Numbers
@@ -64,8 +67,10 @@ class Memory:
         buffers: Mapping[str, Sequence[float]],
         arguments: Mapping[str, float] | None = None,
         integers: Mapping[str, Sequence[int]] | None = None,
+        symbols: Mapping[Atom, int] | None = None,
     ) -> None:
         self.buffers, self.arguments, self.integers = buffers, arguments or {}, integers or {}
+        self.symbols = symbols or {}
         self._cells: dict[tuple[Any, ...], float] = {}
         self._numbers: dict[tuple[Term, Frame], float] = {}
 
@@ -80,11 +85,13 @@ class Memory:
         return rewritten(part, self._element, lambda _: None, {})
 
     def _element(self, atom: Atom) -> Int | None:
+        if atom in self.symbols:
+            return integer(self.symbols[atom])
         if atom.kind != "element":
             return None
         index = atom.parts[1]
         assert isinstance(index, Int)
-        return integer(self.integers[atom.name][self.index(index)])
+        return integer(int(self.integers[atom.name][self.index(index)]))
 
     def number(self, term: Term, frame: Frame = ()) -> float:
         """What a term is worth."""
@@ -96,7 +103,11 @@ class Memory:
         if isinstance(term, Constant):
             return number(term)
         if isinstance(term, Load):
-            return self.buffers[term.buffer][self.index(term.offset)]
+            return float(self.buffers[term.buffer][self.index(term.offset)])
+        if isinstance(term, Whole):
+            return self.index(term.value)
+        if isinstance(term, Truth):
+            return int(self.holds(term.condition, frame))
         if isinstance(term, Argument):
             return binary32(self.arguments[term.name])
         if isinstance(term, Select):
@@ -120,7 +131,8 @@ class Memory:
     def _times(self, term: State | Result, frame: Frame) -> int:
         if isinstance(term, State):
             return dict(frame)[id(term.fold)]
-        return max(0, self.index(term.fold.high) - self.index(term.fold.low))
+        length = self.index(term.fold.high) - self.index(term.fold.low)
+        return max(0, -(-length // term.fold.step))
 
     def _cell(self, fold: Fold, cell: int, place: Place, times: int, frame: Frame) -> float:
         outer = frame[: [key for key, _ in frame].index(id(fold))] if id(fold) in dict(frame) else frame
@@ -130,12 +142,17 @@ class Memory:
             if times == 0:
                 self._cells[key] = self.number(fold.initial(cell, index), outer)
             else:
-                after = fold.after(cell, index, fold.low + (times - 1))
+                after = fold.after(cell, index, fold.low + fold.step * (times - 1))
                 self._cells[key] = self.number(after, (*outer, (id(fold), times - 1)))
         return self._cells[key]
 
     def _applied(self, term: Apply, frame: Frame) -> float:
         values = [self.number(argument, frame) for argument in term.arguments]
+        if term.name in ("andi", "ori"):
+            left, right = map(int, values)
+            return left & right if term.name == "andi" else left | right
+        if term.name == "bitcast:i32":
+            return float_bits("f32", values[0])
         if term.name == "precise_sqrt":
             return binary32(values[0] ** 0.5)
         name = _BINARY.get(term.name) or _UNARY[term.name]
@@ -153,7 +170,7 @@ class Memory:
             parts = [self.holds(part, frame) for part in one.parts]
             return any(parts) if one.name == "or" else all(parts)
         assert isinstance(one, Test)
-        assert one.predicate == "oeq"
+        assert one.predicate in ("oeq", "eq")
         return self.number(one.left, frame) == self.number(one.right, frame)
 
 

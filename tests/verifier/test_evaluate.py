@@ -1,0 +1,42 @@
+"""The evaluator's terms, worked out with numbers, against what Triton's interpreter leaves in memory."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton", reason="the kernels need Triton, which is not installed")
+
+from evaluated_launches import stored
+from vosti.kernels.catalogue import KERNELS
+from vosti.kernels.verifier.parse import parse
+
+PROGRAM = Path(__file__).with_name("recorded.py")
+SUPPORT = Path(__file__).parents[1] / "support"
+
+
+@pytest.mark.slow
+def test_terms_are_worth_what_the_interpreter_stores(tmp_path: Path) -> None:
+    """For some programs and lanes of each launch, of every kernel that something is claimed of: the same number."""
+    path = tmp_path / "launches"
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(SUPPORT)}
+    subprocess.run(
+        [sys.executable, "-W", "ignore", str(PROGRAM), str(path)], capture_output=True, check=True, env=environment
+    )
+    claimed = {name for name, kernel in KERNELS.items() if not kernel.contract.unproved}
+    counts: Counter[str] = Counter()
+    for seed, launch in enumerate(pickle.loads(path.read_bytes())):
+        # A window's launch is worked out number by number, over many tiles.
+        if launch.kernel not in claimed or launch.constants.get("WINDOW"):
+            continue
+        for number, found in stored(launch, parse(launch.ttir()), seed):
+            counts[launch.kernel] += 1
+            assert number == pytest.approx(found, rel=1e-6, abs=1e-6, nan_ok=True), launch.kernel
+
+    assert claimed == set(counts)
