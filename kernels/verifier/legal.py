@@ -238,8 +238,8 @@ FORMS: Mapping[str, Form] = {
     "math.log2": _alike(1, _single, "the target's logarithm to base 2"),
     "math.sqrt": _alike(1, _single, "the target's √x"),
     "math.rsqrt": _alike(1, _single, "the target's 1/√x"),
-    "math.floor": _alike(1, _single, "⌊x⌋"),
-    "math.ceil": _alike(1, _single, "⌈x⌉"),
+    "math.floor": _alike(1, _float, "⌊x⌋"),
+    "math.ceil": _alike(1, _float, "⌈x⌉"),
     "math.fma": _alike(3, _single, "x · y + z, rounded once"),
     "tt.extern_elementwise": Form(
         "%",

@@ -285,7 +285,7 @@ class _Parser:
         """The value of a constant: an integer, or the bit pattern of a number."""
         text = text.removeprefix("dense<").removesuffix(">")
         value = {"true": 1, "false": 0}.get(text, -1) if type_.is_boolean else -1
-        if type_.is_float and re.fullmatch(r"-?\d\.\d+(?:e[+-]\d\d)?", text):
+        if type_.is_float and re.fullmatch(r"-?\d+\.\d+(?:[eE][+-]?\d+)?", text):
             value = float_bits(type_.element, float(text))
         elif type_.is_float and re.fullmatch("0x[0-9A-F]+", text):
             value = int(text, 16)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from vosti.kernels.catalogue import KERNELS, TARGETS
+from vosti.kernels.catalogue import TARGETS
 from vosti.kernels.contract import Buffer, Descriptor
+from vosti.kernels.launch import Kernel as Launched
 from vosti.kernels.tile import Tile
 from vosti.kernels.verifier import interpret
 from vosti.kernels.verifier.errors import VerifierError
@@ -34,6 +36,9 @@ class Launch:
     """One launch. Buffers are flat arrays under a key; two arguments may be one buffer."""
 
     kernel: str
+    module: str
+    """Where the kernel is defined."""
+
     constants: dict[str, int]
     blocks: tuple[tuple[str, int], ...]
     grid: tuple[int, int, int]
@@ -45,13 +50,14 @@ class Launch:
 
     def ttir(self) -> str:
         """The typed IR of this form of the kernel, with float32 in the place of bfloat16."""
-        parameters = KERNELS[self.kernel].contract.parameters
+        kernels = [one for one in vars(import_module(self.module)).values() if isinstance(one, Launched)]
+        (kernel,) = [one for one in kernels if one.contract.kernel == self.kernel]
         elements = {
             parameter.name: "fp32"
-            for parameter in parameters
+            for parameter in kernel.contract.parameters
             if isinstance(parameter, Buffer | Descriptor) and parameter.element == "bf16"
         }
-        return KERNELS[self.kernel].ttir(self.constants, Tile(self.blocks, 4, 1), TARGETS["sm_90"], elements)
+        return kernel.ttir(self.constants, Tile(self.blocks, 4, 1), TARGETS["sm_90"], elements)
 
     def run(self, kernel: Kernel) -> dict[str, Any]:
         """The buffers after running the tile IR."""

@@ -47,6 +47,7 @@ def main(path: str) -> None:
         launches.append(
             Launch(
                 kernel=self.contract.kernel,
+                module=self.function.fn.__module__,
                 constants=constants,
                 blocks=tile.blocks,
                 grid=self.contract.programs({**values, **sizes}),
