@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NewType
+from zlib import crc32
 
 from immutables import Map
 
@@ -45,8 +46,8 @@ class Box:
 
 @opaque
 def unknown(n: int, text: tuple[Token, ...], path: tuple[Name, ...], link: Name | None) -> Mark:
-    """A function known by its type."""
-    return Mark(hash((n, text, path, link)) % 3)
+    """A function known by its type. What it gives is the same in every process, as hashes of names are not."""
+    return Mark(crc32(repr((n, text, path, link)).encode()) % 3)
 
 
 def constant(p: Point) -> int:
