@@ -19,6 +19,7 @@ from vosti.impl.cli.determinism import determinism_command
 from vosti.impl.cli.ending import Commands
 from vosti.impl.cli.forward import forward_command
 from vosti.impl.cli.generate import generate_command
+from vosti.impl.cli.probe import probe_command
 from vosti.impl.cli.prove import prove_command
 from vosti.impl.cli.record import record_command
 
@@ -35,3 +36,4 @@ def main() -> None:
 for _command in (check_command, record_command, audit_command, generate_command, prove_command, determinism_command):
     main.add_command(_command)
 main.add_command(forward_command, "prove forward")
+main.add_command(probe_command)

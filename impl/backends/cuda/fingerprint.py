@@ -21,7 +21,9 @@ from vosti.impl.errors import NoDeviceError, UnprobedDeviceError
 from vosti.impl.fingerprint import row_programs, source_digest
 from vosti.impl.models.model import Model
 from vosti.kernels.devices import COMPILER, devices_run, instruction_classes
+from vosti.kernels.probe.record import Record, RecordError, Subject, default_store
 from vosti.kernels.tables import Entry, Table, encode
+from vosti.kernels.verifier.rules import RULES
 
 KERNELS = (
     "attention",
@@ -68,19 +70,57 @@ class Device:
             name, arch, driver = torch.cuda.get_device_name(device), architecture(device), _driver_version()
         return cls(name, arch, driver, str(torch.__version__), COMPILER)
 
+    @property
+    def subject(self) -> Subject:
+        """What a record of `vosti probe` about this device is kept under."""
+        return Subject.of(self.name, self.architecture, self.driver, self.compiler)
+
+    @property
+    def record(self) -> Record | None:
+        """What `vosti probe` found on such a device, with this driver and Triton; None if it was not asked.
+
+        Raises `UnprobedDeviceError` if the file that is kept is no record.
+        """
+        try:
+            return default_store().record(self.subject)
+        except RecordError as error:
+            raise UnprobedDeviceError(str(error)) from error
+
     def check(self, *, unsafe_unprobed: bool) -> None:
-        """Raise `UnprobedDeviceError` if the kernels were not run on such a GPU, unless that is accepted."""
-        if not (unsafe_unprobed or self.probed):
+        """Raise `UnprobedDeviceError` unless the kernels were run on such a GPU, or a probe of it passed.
+
+        A rule that a probe found broken is a refusal in any case; `unsafe_unprobed` accepts either.
+        """
+        if unsafe_unprobed:
+            return
+        if failed := failed_rules(self.record):
+            raise UnprobedDeviceError(
+                f"On {self.name} ({self.architecture}), with driver {self.driver} and {self.compiler}, vosti probe "
+                f"found that these rules do not hold: {', '.join(failed)}; --unsafe-unprobed uses it all the same, "
+                "and W says so."
+            )
+        if not self.probed:
             known = ", ".join(f"{name} ({architecture})" for architecture, name in sorted(devices_run()))
             raise UnprobedDeviceError(
                 f"The kernels were never checked on {self.name} ({self.architecture}), whose arithmetic may follow "
-                f"other rules than that of {known}; --unsafe-unprobed uses it all the same, and W says so."
+                f"other rules than that of {known}: vosti probe tries them; --unsafe-unprobed uses it all the same, "
+                "and W says so."
             )
 
     @property
     def probed(self) -> bool:
-        """Whether the kernels were run on such a GPU."""
-        return (self.architecture, self.name) in devices_run()
+        """Whether the kernels were run on such a GPU, or a probe of it passed, and none failed."""
+        record = self.record
+        if failed_rules(record):
+            return False
+        return record is not None or (self.architecture, self.name) in devices_run()
+
+
+def failed_rules(record: Record | None) -> tuple[str, ...]:
+    """The probed rules that a record shows broken, or says nothing about, sorted; () if there is no record."""
+    if record is None:
+        return ()
+    return tuple(sorted({*record.failed, *record.lacking(rule.name for rule in RULES.values() if rule.probed)}))
 
 
 def fingerprint(model: Model, plans: Iterable[DevicePlan], table: Table, device: Device) -> dict[str, object]:
@@ -100,6 +140,7 @@ def fingerprint(model: Model, plans: Iterable[DevicePlan], table: Table, device:
         "instruction_classes": compiled,
         "kernels": source_digest(sources),
         "plan": hashlib.sha256(repr(model.plan).encode()).hexdigest(),
+        "probe": None if (record := device.record) is None else record.digest,
         "probed": device.probed,
         "row_programs": source_digest(row_programs()),
         "table": hashlib.sha256(encode(table.architecture, entries).encode()).hexdigest(),

@@ -13,6 +13,19 @@ from vosti.impl.errors import DeviceMemoryError, NoDeviceError
 
 if TYPE_CHECKING:
     from vosti.impl.backends.cuda.backend import CudaBackend
+    from vosti.impl.backends.cuda.fingerprint import Device
+
+
+def find_device(asks: str, otherwise: str) -> Device:
+    """The GPU that is here. Raises `NoDeviceError`, saying who asks and what to do, if there is none, or no Triton."""
+    if find_spec("triton") is None:
+        raise NoDeviceError(f"{asks} needs Triton, which is not installed: install vosti[gpu].")
+    if not torch.cuda.is_available():
+        raise NoDeviceError(f"{asks} needs an NVIDIA GPU, and torch finds none: {otherwise}.")
+
+    from vosti.impl.backends.cuda.fingerprint import Device
+
+    return Device.of(torch.device("cuda"))
 
 
 def open_cuda(path: Path, *, dummy_weights: int | None = None, unsafe_unprobed: bool = False) -> CudaBackend:
@@ -24,20 +37,15 @@ def open_cuda(path: Path, *, dummy_weights: int | None = None, unsafe_unprobed: 
         DeviceMemoryError: if the weights do not fit.
         CheckpointError: and `UnsupportedModelError`, for what cannot be served.
     """
-    if find_spec("triton") is None:
-        raise NoDeviceError("The cuda backend needs Triton, which is not installed: install vosti[gpu].")
-    if not torch.cuda.is_available():
-        raise NoDeviceError("The cuda backend needs an NVIDIA GPU, and torch finds none: use --backend cpu.")
+    found = find_device("The cuda backend", "use --backend cpu")
 
     from vosti.impl.backends.cuda.backend import CudaBackend, layout
-    from vosti.impl.backends.cuda.fingerprint import Device
     from vosti.impl.models.model import Model
     from vosti.kernels.errors import ConfigurationError
     from vosti.kernels.tables import load
 
     device = torch.device("cuda")
     try:
-        found = Device.of(device)
         found.check(unsafe_unprobed=unsafe_unprobed)
         table = load(found.architecture)
         model = Model.load(path, layout=layout, dtype=torch.bfloat16, device=device, dummy_weights=dummy_weights)

@@ -1,0 +1,220 @@
+"""The probes of numerical rules: each passes a machine that follows its rule, and finds one that does not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton", reason="the kernels need Triton, which is not installed")
+
+import torch
+
+from probed_machine import ACROSS, LARGE, SMALLEST, Processor
+from vosti.kernels.candidates import SHARED_MEMORY, make_tile
+from vosti.kernels.catalogue import TARGETS
+from vosti.kernels.disassembly import compiled_classes
+from vosti.kernels.probe import elementwise, products, reductions, repeats
+from vosti.kernels.probe.findings import Finding, differing, next_up
+from vosti.kernels.probe.machine import (
+    FUNCTIONS,
+    MAXIMUM,
+    TILE,
+    TWO_LANES,
+    compiled,
+    compiled_product,
+    elementwise_kernel,
+    reduced_kernel,
+    total_kernel,
+)
+from vosti.kernels.probe.suite import by_rule, compile_products, number_of_probes, probes
+from vosti.kernels.tables import Table, load
+from vosti.kernels.tile import Tile
+from vosti.kernels.verifier.rules import RULES
+
+TILES = (SMALLEST, LARGE, ACROSS)
+HERE = Path(__file__).parent
+
+Probe = Callable[[Processor], Sequence[Finding]]
+
+PROBES: dict[str, tuple[Probe, str]] = {
+    "chain": (lambda machine: products.chain(machine, torch.bfloat16, TILES, 16, 24), "groups of 8"),
+    "chain, order": (lambda machine: products.chain(machine, torch.float16, TILES, 16, 24), "descending"),
+    "masked product": (lambda machine: products.masked_product(machine, torch.bfloat16, TILES, 16, 24), "zeros add"),
+    "conversion": (lambda machine: elementwise.conversion(machine, count=512), "truncation"),
+    "function, exp": (lambda machine: elementwise.function(machine, count=512), "exp"),
+    "function, division": (lambda machine: elementwise.function(machine, count=512), "division"),
+    "zero exponent": (lambda machine: elementwise.zero_exponent(machine, count=512), "exp(0 - x)"),
+    "free maximum": (lambda machine: reductions.free_maximum(machine, rows=20), "a lane is missed"),
+    "two lanes": (lambda machine: reductions.two_lanes(machine, rows=20), "a lane is rounded"),
+    "empty total": (lambda machine: reductions.empty_total(machine, rows=60), "a maximum too high"),
+    "repeatability": (
+        lambda machine: repeats.repeated_products(machine, torch.bfloat16, TILES[:1]),
+        "another each time",
+    ),
+}
+"""Each probe, and a fault that breaks its rule."""
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_a_rule_that_holds_passes(name: str) -> None:
+    """On a machine that follows it, in every form, with the control found in each."""
+    torch.manual_seed(0)
+    found = PROBES[name][0](Processor())
+
+    assert {name.partition(",")[0]} == {finding.rule for finding in found}
+    assert [] == [(finding.form, finding.problem) for finding in found if finding.problem is not None]
+    assert all(finding.control and finding.compared for finding in found)
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_a_rule_that_is_broken_is_found(name: str) -> None:
+    """On a machine with the fault, some elements differ; the control is still found."""
+    probe, fault = PROBES[name]
+    torch.manual_seed(0)
+    found = probe(Processor(fault))
+
+    problems = [finding.problem for finding in found if finding.problem is not None]
+    assert problems
+    assert all("elements differ" in problem for problem in problems)
+
+
+@pytest.mark.parametrize("control", products.CONTROLS)
+def test_data_on_which_no_grouping_shows_are_no_evidence(
+    control: Callable[[torch.Tensor], torch.Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small integers add up without rounding: every grouping has their sum, the control is not found, and none pass."""
+
+    def integers(kind: str, element: torch.dtype, rows: int, columns: int, length: int, device: str) -> object:
+        return tuple(torch.randint(-3, 4, (size, length)).to(element) for size in (rows, columns))
+
+    monkeypatch.setattr(products, "data", integers)
+    monkeypatch.setattr(products, "CONTROLS", (control,))
+    found = products.chain(Processor(), torch.bfloat16, TILES, 16, 24)
+
+    assert {0} == {finding.different for finding in found}
+    assert {"its control was not found, so that the data show nothing"} == {finding.problem for finding in found}
+
+
+def test_controls_keep_the_factors() -> None:
+    """Groups of 8 and descending groups have the factors of the chain that they are controls of, in pairs."""
+    x, w = torch.randint(-9, 9, (3, 64)).float(), torch.randint(-9, 9, (5, 64)).float()
+
+    for control in products.CONTROLS:
+        assert torch.equal(x @ w.T, control(x) @ control(w).T)
+        assert not torch.equal(x, control(x)[:, :64])
+
+
+def test_comparison_is_of_bits() -> None:
+    """Zeros of both signs differ, NaN is one value; a neighbour is one bit away, and what is not finite has none."""
+    nan = torch.tensor([0x7FC00000, 0x7FC00001], dtype=torch.int32).view(torch.float32)
+
+    assert 1 == differing(torch.tensor([0.0, 1.0]), torch.tensor([-0.0, 1.0]))
+    assert 0 == differing(nan[:1], nan[1:])
+    assert [1.0 + 2**-23, -1.0 - 2**-23, torch.inf] == next_up(torch.tensor([1.0, -1.0, torch.inf])).tolist()
+
+
+def test_every_rule_about_a_gpu_is_probed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All probes together speak of each rule that is probed, and of repeatability, and of nothing else."""
+    few = Table("sm_90", {})
+    chain, masked = products.chain, products.masked_product
+    monkeypatch.setattr(
+        "vosti.kernels.probe.suite.PRODUCTS",
+        (
+            lambda machine, element, tiles: chain(machine, element, tiles, 8, 8),
+            lambda machine, element, tiles: masked(machine, element, tiles, 8, 8),
+            lambda machine, element, tiles: repeats.repeated_products(machine, element, tiles),
+        ),
+    )
+    found = list(probes(Processor(), few))
+
+    assert number_of_probes() == len(found)
+    rules = {finding.rule for part in found for finding in part}
+    assert {rule.name for rule in RULES.values() if rule.probed} | {repeats.REPEATABILITY} == rules
+    assert rules == {rule for rule, _ in by_rule(finding for part in found for finding in part)}
+
+
+def test_forms_are_those_of_the_table() -> None:
+    """Every step along k of linear and gated layers is there, gate and up as one; and attention's three products."""
+    forms = products.forms(load("sm_90"))
+    blocks = {
+        (dict(tile.blocks)["BLOCK_M"], dict(tile.blocks)["BLOCK_N"], dict(tile.blocks)["BLOCK_K"]) for tile in forms
+    }
+
+    for (operation, dimensions), entry in load("sm_90").entries.items():
+        for choice in entry.choices:
+            tile = dict(choice.tile.blocks)
+            if operation in ("linear", "head", "gate_up"):
+                columns = tile["BLOCK_N"] * (2 if operation == "gate_up" else 1)
+                assert (tile["BLOCK_M"], columns, tile["BLOCK_K"]) in blocks
+            if operation in ("attention", "attention_split"):
+                assert (tile["BLOCK_R"], 64, dict(dimensions)["head_dim"]) in blocks
+                assert {(tile["BLOCK_R"], tile["BLOCK_D"], 64), (tile["BLOCK_R"], 16, 64)} <= blocks
+    assert 0 == sum(products.LENGTH % tile.block("BLOCK_K") for tile in forms)
+    assert all(
+        cut % 16 == 0 and cut % tile.block("BLOCK_K") == 0 for tile in forms for cut in products.cuts(tile, 1024)
+    )
+
+
+@pytest.mark.parametrize(
+    ("tile", "classes"),
+    [(SMALLEST, ("mma",)), (LARGE, ("wgmma",)), (ACROSS, ("wgmma",))],
+    ids=["mma", "wgmma", "across"],
+)
+def test_products_compile_to_both_instructions(tile: Tile, classes: tuple[str, ...]) -> None:
+    """For sm_90, without a GPU, within the memory that there is."""
+    binary = compiled_product(torch.bfloat16, tile, products.LENGTH, TARGETS["sm_90"])
+
+    assert classes == compiled_classes(binary)
+    assert binary.metadata.shared <= SHARED_MEMORY["sm_90"]
+
+
+def test_products_are_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each form with both element types, for the table's architecture."""
+    made: list[tuple[object, ...]] = []
+    monkeypatch.setattr("vosti.kernels.probe.suite.compiled_product", lambda *form: made.append(form))
+    compile_products(load("sm_90"))
+
+    tiles = products.forms(load("sm_90"))
+    wanted = {(element, tile, products.LENGTH, TARGETS["sm_90"]) for element in products.FACTORS for tile in tiles}
+    assert len(wanted) == len(made)
+    assert wanted == set(made)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_functions_compile(function: str) -> None:
+    """Each of them, for sm_90, and none with matrix instructions."""
+    elements = {"x": "fp32", "y": "fp32", "out": "bf16" if function == "conversion" else "fp32"}
+    number = {"FUNCTION": FUNCTIONS.index(function)}
+    binary = compiled(elementwise_kernel, elements, number, elementwise.FORMS[0], TARGETS["sm_90"])
+
+    assert () == compiled_classes(binary)
+
+
+@pytest.mark.parametrize("operation", [MAXIMUM, TWO_LANES])
+def test_reductions_compile(operation: int) -> None:
+    """Both, for sm_90."""
+    elements = {"x": "fp32", "out": "fp32"}
+    binary = compiled(reduced_kernel, elements, {"TWO": operation}, reductions.FORMS[0], TARGETS["sm_90"])
+
+    assert () == compiled_classes(binary)
+
+
+def test_the_running_total_compiles() -> None:
+    """For sm_90; its weights add up on matrix units, as in attention."""
+    elements = dict.fromkeys(("scores", "seen", "excess", "out"), "fp32")
+    binary = compiled(total_kernel, elements, {"TILE": TILE}, make_tile(4, 1, BLOCK_M=32), TARGETS["sm_90"])
+
+    assert ("mma",) == compiled_classes(binary)
+
+
+def test_kernels_compute_what_they_say() -> None:
+    """In Triton's interpreter, the probes of what it computes as a processor does pass."""
+    result = subprocess.run(
+        [sys.executable, HERE / "interpreted_probes.py"], capture_output=True, text=True, timeout=120, check=False
+    )
+
+    assert "5 findings, 0 problems\n" == result.stdout, result.stderr
