@@ -20,10 +20,13 @@ from vosti.kernels.verifier.parse import parse
 PROGRAM = Path(__file__).with_name("recorded.py")
 SUPPORT = Path(__file__).parents[1] / "support"
 
+LAUNCHES = 2
+"""Of each kernel."""
+
 
 @pytest.mark.slow
 def test_terms_are_worth_what_the_interpreter_stores(tmp_path: Path) -> None:
-    """For some programs and lanes of each launch, of every kernel that something is claimed of: the same number."""
+    """For some programs and lanes of a few launches of every kernel that something is claimed of: the same number."""
     path = tmp_path / "launches"
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(SUPPORT)}
     subprocess.run(
@@ -31,9 +34,11 @@ def test_terms_are_worth_what_the_interpreter_stores(tmp_path: Path) -> None:
     )
     claimed = {name for name, kernel in KERNELS.items() if not kernel.contract.unproved}
     counts: Counter[str] = Counter()
+    launches: Counter[str] = Counter()
     for seed, launch in enumerate(pickle.loads(path.read_bytes())):
-        # A window's launch is worked out number by number, over many tiles.
-        if launch.kernel not in claimed or launch.constants.get("WINDOW"):
+        # A term is worked out number by number: long sequences take minutes.
+        launches[launch.kernel] += 1
+        if launch.kernel not in claimed or launches[launch.kernel] > LAUNCHES:
             continue
         for number, found in stored(launch, parse(launch.ttir()), seed):
             counts[launch.kernel] += 1
