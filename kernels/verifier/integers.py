@@ -358,6 +358,12 @@ def choose(one: Cond, a: Int | int, b: Int | int) -> Int:
     a, b = integer(a), integer(b)
     if one.value is not None or a is b:
         return a if one.value is not False else b
+    for lowest in (True, False):
+        if one in ((a <= b, a < b) if lowest else (b <= a, b < a)):
+            # A minimum or maximum, however it is spelled: the operands in one order, and one of the two conditions.
+            a, b = sorted((a, b), key=lambda value: [(_order(item), item[1]) for item in value.terms])
+            one = a <= b if lowest else b <= a
+            break
     (low_a, high_a), (low_b, high_b) = bounds(a), bounds(b)
     low = None if low_a is None or low_b is None else min(low_a, low_b)
     high = None if high_a is None or high_b is None else max(high_a, high_b)

@@ -134,6 +134,18 @@ def test_equal_polynomials_are_one_object() -> None:
     assert 64 * (tile * 7 // 64) + tile * 7 % 64 is tile * 7
 
 
+def test_maxima_and_minima_are_one_object_however_they_are_spelled() -> None:
+    """So that no solver has to find out that a value chosen by ≤ is the one chosen by <, or with the sides swapped."""
+    a, b = SYMBOLS["lane"] * 2, SYMBOLS["lane"] + 7 * SYMBOLS["tile"]
+    highest = [choose(a >= b, a, b), choose(a > b, a, b), choose(b >= a, b, a), choose(a < b, b, a), most(b, a)]
+    lowest = [choose(a <= b, a, b), choose(a < b, a, b), choose(b <= a, b, a), choose(a > b, b, a), least(b, a)]
+
+    assert {highest[0]} == set(highest)
+    assert {lowest[0]} == set(lowest)
+    assert highest[0] is not lowest[0]
+    assert choose(a >= b, a, b + 1) is not highest[0]
+
+
 def test_a_lane_out_of_its_range_is_not_assumed_away() -> None:
     """What holds within the range of a symbol is not simplified where the range is wider."""
     wide = symbol("wide", 0, 64)
