@@ -61,11 +61,12 @@ Z3_OPTIONS: Mapping[str, object] = {"auto_config": False, "smt.mbqi": False, "sm
 """E-matching alone: a goal that is false is soon given back, instead of at the limit."""
 
 CVC5_OPTIONS: tuple[Mapping[str, str], ...] = (
-    {"user-pat": "strict"},
+    {"user-pat": "strict", "nl-ext-tplanes-interleave": "true"},
     {"user-pat": "strict", "trigger-sel": "max"},
     {"user-pat": "strict", "full-saturate-quant": "true"},
 )
-"""Tried in order. "strict": where a formula has patterns, these and no others."""
+"""Tried in order. "strict": where a formula has patterns, these and no others. "interleave": products get their bounds
+before the resources are spent on the rest."""
 
 
 def with_z3(script: str, limit: int) -> Verdict:
