@@ -1,0 +1,89 @@
+"""Digests, and the sampler."""
+
+from __future__ import annotations
+
+from kernel_cases import case, int32, tile
+
+# ---------------------------------------------------------------- digests
+
+
+def _digests(block: int, merge_block: int) -> None:
+    import torch
+
+    from vosti.kernels.digest import digest, hexadecimal, layout
+    from vosti.kernels.tables import Choice, Entry
+    from vosti.spec.digests import word_sum
+
+    generator = torch.Generator().manual_seed(3)
+    words = torch.randint(-(2**31), 2**31, (500,), generator=generator).to(torch.int32)
+    # Three parts of rows of 40, 7 and 12 words, of which the last is not read whole; row 2 of no part is asked for.
+    parts, sources = [(8, 40, 40), (250, 7, 7), (300, 12, 10)], [4, 0, -1, 1, 4]
+    entries = (
+        Entry("digest", (), (Choice(None, "digest", tile(BLOCK=block)),)),
+        Entry("digest_merge", (), (Choice(None, "digest_merge", tile(BLOCK=merge_block)),)),
+    )
+    found = hexadecimal(digest(words, layout(parts, "cpu"), int32(sources), entries))
+    for source, actual in zip(sources, found, strict=True):
+        row = [words[begin + source * stride :][:count] for begin, stride, count in parts]
+        assert source < 0 or word_sum(torch.cat(row).numpy().astype("<i4").tobytes()) == actual
+
+
+@case
+def digests_of_rows_in_parts() -> None:
+    """Blocks that are longer and shorter than the parts give the digest of the row's bytes."""
+    _digests(64, 4)
+    _digests(16, 2)
+
+
+@case
+def digests_of_matrices() -> None:
+    """Stretches of a row that is longer than one, and whose words fill no block."""
+    import torch
+
+    from vosti.kernels.candidates import starting_entry
+    from vosti.kernels.digest import digest, hexadecimal, matrix_layout
+    from vosti.spec.digests import word_sum
+
+    logits = torch.randn(3, 9001, generator=torch.Generator().manual_seed(4))
+    first, second = (starting_entry(name, (), "sm_90") for name in ("digest", "digest_merge"))
+    rows = matrix_layout(9001, "cpu")
+    found = hexadecimal(digest(logits.view(torch.int32), rows, int32([2, 0]), (first, second)))
+    assert [word_sum(logits[i].numpy().astype("<f4").tobytes()) for i in (2, 0)] == found
+
+
+# ---------------------------------------------------------------- sampling
+
+
+def _sampled(names: list[str]) -> None:
+    """Tokens of hostile rows in every eighth state that draws."""
+    import torch
+
+    from hostile_rows import HOSTILE_ROWS, STATES
+    from vosti.impl.device_sampling import tokens
+    from vosti.spec.sampling import sample
+
+    for name in names:
+        drawing = [state for state in STATES if state.temperature > 0]
+        states = [state for number, state in enumerate(drawing) if number % 8 == len(name) % 8]
+        row = torch.tensor(HOSTILE_ROWS[name], dtype=torch.float32)
+        for state, token in zip(states, tokens(row[None].repeat(len(states), 1), states), strict=True):
+            assert sample(HOSTILE_ROWS[name], state, [], 0) == token, (name, state, token)
+
+
+@case
+def tokens_of_hostile_rows() -> None:
+    """Short rows are ranked whole."""
+    _sampled(["one token", "ties at the k boundary", "two zeros", "huge", "+inf", "at the end of the weights"])
+
+
+@case
+def tokens_of_rows_that_are_longer_than_the_head() -> None:
+    """Where the largest logits do not tell, the cut is found by bisection: behind them, or among equal logits."""
+    from vosti.kernels import sample
+
+    before = sample.HEAD, sample.WHOLE_BLOCK
+    sample.HEAD, sample.WHOLE_BLOCK = 8, 128
+    try:
+        _sampled(["all equal", "bfloat16 ladder", "powers of a half"])
+    finally:
+        sample.HEAD, sample.WHOLE_BLOCK = before
