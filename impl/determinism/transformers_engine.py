@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from vosti.impl.bundled import find_checkpoint
 from vosti.impl.determinism.environment import environment, process
 from vosti.impl.determinism.errors import MissingEngineError
-from vosti.impl.determinism.prompts import read_vocabulary
-from vosti.impl.determinism.protocol import Ability, Answer, Ask, Piece, Schedule, Settings, Vocabulary
+from vosti.impl.determinism.outside import OutsideModel
+from vosti.impl.determinism.protocol import Answer, Ask, Piece, Schedule, Settings
 
 if TYPE_CHECKING:
     import torch
@@ -33,7 +33,7 @@ class _Known:
     cache: Any
 
 
-class TransformersSubject:
+class TransformersSubject(OutsideModel):
     """A causal language model of transformers; see `vosti.impl.determinism.protocol.Subject`."""
 
     def __init__(self, choice: Choice) -> None:
@@ -61,39 +61,12 @@ class TransformersSubject:
                 model = transformers.AutoModelForCausalLM.from_config(config.get_text_config(), dtype=torch.bfloat16)
         self.model = model.to(device).eval()
         self.device = torch.device(device)
-        self._config = self.model.config.get_text_config()
-        self._vocabulary = read_vocabulary(path, self._config.vocab_size)
+        super().__init__(path, self.model.config.get_text_config())
 
     @property
     def name(self) -> str:
         """Transformers."""
         return "transformers"
-
-    @property
-    def abilities(self) -> frozenset[Ability]:
-        """Greedy batches, and nothing beyond."""
-        return frozenset()
-
-    @property
-    def variants(self) -> Mapping[str, Sequence[str]]:
-        """None."""
-        return {}
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The model's."""
-        return self._vocabulary
-
-    @property
-    def context(self) -> int:
-        """The longest sequence that the model was made for."""
-        return int(self._config.max_position_embeddings)
-
-    @property
-    def window(self) -> int | None:
-        """Of its sliding layers."""
-        kinds = getattr(self._config, "layer_types", None) or ()
-        return int(self._config.sliding_window) if "sliding_attention" in kinds else None
 
     def configuration(self) -> Mapping[str, object]:
         """Versions, model, dtype, device and threads: as much as is visible from outside."""
@@ -102,8 +75,8 @@ class TransformersSubject:
 
         return {
             "engine": "transformers",
-            "attention": str(self._config._attn_implementation),
-            "config": self._config.to_json_string(),
+            "attention": str(self.config._attn_implementation),
+            "config": self.config.to_json_string(),
             "device": str(self.device),
             "dtype": str(self.model.dtype),
             "dummy_weights": self._choice.dummy_weights,

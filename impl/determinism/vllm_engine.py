@@ -20,8 +20,9 @@ import numpy as np
 from vosti.impl.bundled import find_checkpoint
 from vosti.impl.determinism.environment import environment, process
 from vosti.impl.determinism.errors import MissingEngineError
-from vosti.impl.determinism.prompts import POSITIONS, read_vocabulary
-from vosti.impl.determinism.protocol import Ability, Answer, Ask, Schedule, Settings, Vocabulary
+from vosti.impl.determinism.outside import OutsideModel
+from vosti.impl.determinism.prompts import POSITIONS
+from vosti.impl.determinism.protocol import Answer, Ask, Schedule, Settings
 
 if TYPE_CHECKING:
     from vosti.impl.determinism.subjects import Choice
@@ -30,7 +31,7 @@ SWITCH = "VLLM_BATCH_INVARIANT"
 """The environment variable that turns batch invariance on; read when vLLM is imported."""
 
 
-class VllmSubject:
+class VllmSubject(OutsideModel):
     """A model in vLLM; see `vosti.impl.determinism.protocol.Subject`."""
 
     def __init__(self, choice: Choice) -> None:
@@ -53,8 +54,8 @@ class VllmSubject:
         if path.is_file():  # a shape, which stands alone: vLLM wants a folder
             shutil.copy(path, Path(self._own.name) / "config.json")
         self._folder = str(path) if path.is_dir() else self._own.name
-        self._config: Any = import_module("transformers").AutoConfig.from_pretrained(path).get_text_config()
-        self._vocabulary = read_vocabulary(path, self._config.vocab_size)
+        transformers = import_module("transformers")
+        super().__init__(path, transformers.AutoConfig.from_pretrained(path).get_text_config())
         self._loaded: tuple[Settings, Any] | None = None
 
     @property
@@ -62,37 +63,11 @@ class VllmSubject:
         """vLLM and its mode."""
         return "vLLM, batch-invariant" if self._choice.engine == "vllm-batch-invariant" else "vLLM"
 
-    @property
-    def abilities(self) -> frozenset[Ability]:
-        """Greedy batches, and nothing beyond."""
-        return frozenset()
-
-    @property
-    def variants(self) -> Mapping[str, Sequence[str]]:
-        """None."""
-        return {}
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The model's."""
-        return self._vocabulary
-
-    @property
-    def context(self) -> int:
-        """The longest sequence that the model was made for."""
-        return int(self._config.max_position_embeddings)
-
-    @property
-    def window(self) -> int | None:
-        """Of its sliding layers."""
-        kinds = getattr(self._config, "layer_types", None) or ()
-        return int(self._config.sliding_window) if "sliding_attention" in kinds else None
-
     def configuration(self) -> Mapping[str, object]:
         """Versions, model and mode: as much as is visible from outside."""
         return {
             "engine": self._choice.engine,
-            "config": self._config.to_json_string(),
+            "config": self.config.to_json_string(),
             "dummy_weights": self._choice.dummy_weights,
             "model": self._choice.model,
             "vllm": str(self._vllm.__version__),
