@@ -11,7 +11,7 @@ import click
 
 from vosti.impl.cli.ending import REFINES, VIOLATION, CannotRun
 from vosti.impl.cli.files import check_writable, write_json
-from vosti.impl.cli.parameters import FILE, json_option, junit_option
+from vosti.impl.cli.parameters import json_option, junit_option, proof_options
 from vosti.impl.cli.prove import SOLVERS, Asked, default_cache
 from vosti.impl.cli.statistics import processors
 
@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 @click.command("forward")
 @click.argument("models", nargs=-1, metavar="[MODEL]...")
 @click.option("--solver", type=click.Choice([*SOLVERS, "both"]), default="both", help="Who is asked; both by default.")
-@click.option("--jobs", type=click.IntRange(1, 1024), metavar="N", help="Processes at a time: one for each processor.")
-@click.option("--cache", type=FILE, envvar="VOSTI_CACHE", metavar="DIR", help="Where proofs are kept (VOSTI_CACHE).")
-@click.option("--fresh", is_flag=True, help="Prove everything anew, and keep nothing.")
-@click.option("--stats", is_flag=True, help="Print lines of code and times, measured in this run. Implies --fresh.")
+@proof_options
 @click.option("-v", "--verbose", is_flag=True, help="A line for each launch, premise and obligation.")
 @json_option
 @junit_option

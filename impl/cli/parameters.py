@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -92,6 +92,17 @@ _RUN = (
     ),
 )
 
+_PROOF = (
+    click.option(
+        "--jobs", type=click.IntRange(1, 1024), metavar="N", help="Processes at a time: one for each processor."
+    ),
+    click.option(
+        "--cache", type=FILE, envvar="VOSTI_CACHE", metavar="DIR", help="Where proofs are kept (VOSTI_CACHE)."
+    ),
+    click.option("--fresh", is_flag=True, help="Prove everything anew, and keep nothing."),
+    click.option("--stats", is_flag=True, help="Print lines of code and times, measured in this run. Implies --fresh."),
+)
+
 json_option = click.option("--json", "json_file", type=FILE, metavar="FILE", help="Write the result as JSON, too.")
 junit_option = click.option(
     "--junit", "junit_file", type=FILE, metavar="FILE", help="Write the verdicts as JUnit test cases, too."
@@ -104,15 +115,23 @@ require_option = click.option(
 )
 
 
-def model_options(command: Command) -> Command:
-    """Add the options that say what computes, with which weights."""
-    for option in reversed(_MODEL):
+def _with(command: Command, options: Sequence[Callable[[Any], Any]]) -> Command:
+    """The command with options, in this order."""
+    for option in reversed(options):
         command = option(command)
     return command
+
+
+def model_options(command: Command) -> Command:
+    """Add the options that say what computes, with which weights."""
+    return _with(command, _MODEL)
 
 
 def run_options(command: Command) -> Command:
     """Add the options that say what is run, and how."""
-    for option in reversed(_RUN):
-        command = option(command)
-    return command
+    return _with(command, _RUN)
+
+
+def proof_options(command: Command) -> Command:
+    """Add the options that say how much is proved at a time, and what is kept of it."""
+    return _with(command, _PROOF)

@@ -12,7 +12,7 @@ import click
 
 from vosti.impl.cli.ending import REFINES, VIOLATION, CannotRun
 from vosti.impl.cli.files import check_empty, check_writable, write_json
-from vosti.impl.cli.parameters import FILE, json_option, junit_option
+from vosti.impl.cli.parameters import FILE, json_option, junit_option, proof_options
 from vosti.impl.cli.statistics import processors
 
 PARTS = ("spec", "refinement", "explore")
@@ -48,10 +48,7 @@ class Asked:
 @click.option("--solver", type=click.Choice([*SOLVERS, "both"]), help="Who is asked: both, and z3 for mutants.")
 @click.option("--mutants", is_flag=True, help="Try the mutants of what is proved, instead of proving it.")
 @click.option("--export", type=FILE, metavar="DIR", help="A new folder, for what was asked for as files.")
-@click.option("--jobs", type=click.IntRange(1, 1024), metavar="N", help="Processes at a time: one for each processor.")
-@click.option("--cache", type=FILE, envvar="VOSTI_CACHE", metavar="DIR", help="Where proofs are kept (VOSTI_CACHE).")
-@click.option("--fresh", is_flag=True, help="Prove everything anew, and keep nothing.")
-@click.option("--stats", is_flag=True, help="Print lines of code and times, measured in this run. Implies --fresh.")
+@proof_options
 @click.option("-v", "--verbose", is_flag=True, help="A line for each obligation and mutant.")
 @json_option
 @junit_option
