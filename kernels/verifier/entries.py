@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vosti.kernels.attention_split import ATTENTION_MERGE, ATTENTION_SPLIT
 from vosti.kernels.attention_tiles import ROW_PROGRAM
@@ -16,8 +17,10 @@ from vosti.kernels.shapes import SHAPES, operations
 from vosti.kernels.tables import load
 from vosti.kernels.verifier.errors import VerifierError
 from vosti.kernels.verifier.front import located
-from vosti.kernels.verifier.prove import Earlier, Proof, prove
-from vosti.refinement.smt.solve import LIMITS, Answer, with_cvc5
+
+if TYPE_CHECKING:
+    # A case can be named, and its certificate found, where there is no solver.
+    from vosti.kernels.verifier.prove import Earlier, Proof
 
 ARCHITECTURE = "sm_90"
 """Whose table is meant where none is named."""
@@ -57,12 +60,16 @@ class Case:
         """The launches whose results the kernel reads."""
         if self.instance.kernel is not ATTENTION_MERGE:
             return ()
+        from vosti.kernels.verifier.prove import Earlier
+
         contract = ATTENTION_SPLIT.contract
         known = {**self.constants, **ROW_PROGRAM}
         return (Earlier(contract, {name: known[name] for name in contract.constants if name in known}),)
 
     def prove(self) -> Proof:
         """Compile, without a GPU, and prove. Raises `RefusedError`."""
+        from vosti.kernels.verifier.prove import prove
+
         one = self.instance
         kernel = located(one.kernel, one.constants, one.tile, TARGETS[self.architecture], one.elements)
         return prove(kernel, one.kernel.contract, self.constants, one.elements, self.earlier())
@@ -150,6 +157,8 @@ class Decided:
 
 def decide(case: Case, *, again: bool = False) -> Decided:
     """Prove a case; with `again`, have cvc5 refute each query that Z3's proof consists of."""
+    from vosti.refinement.smt.solve import LIMITS, Answer, with_cvc5
+
     begun = time.process_time()
     try:
         proof = case.prove()
