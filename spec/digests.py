@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -63,14 +63,27 @@ def mix(x: int, stream: Stream) -> int:
     return x ^ x >> stream.last_shift
 
 
+def term(position: int, word: int) -> int:
+    """What stands for a word at a position, both below 2³²."""
+    return position << 32 | word
+
+
+def share(words: Sequence[int], first: int, stream: Stream) -> int:
+    """What adjacent words add to a stream; the first of them is the value's word at position `first`."""
+    return sum(mix(term(first + j, words[j]), stream) for j in range(len(words))) & _MASK
+
+
+def stream_sum(shares: Sequence[int], length: int, stream: Stream) -> int:
+    """A stream of a value of `length` bytes, from the shares of its parts, whatever parts these are."""
+    return sum(shares[p] for p in range(len(shares))) + share([length], LENGTH_POSITION, stream) & _MASK
+
+
 def word_sum(data: bytes) -> str:
     """The word sum. Raises ValueError for 2³² bytes or more."""
     if len(data) >= 2**32:
         raise ValueError(f"A value of {len(data)} bytes has no digest: there must be fewer than 2³².")
     words = struct.unpack(f"<{-(-len(data) // 4)}I", data + bytes(-len(data) % 4))
-    terms = [position << 32 | word for position, word in enumerate(words)]
-    terms.append(LENGTH_POSITION << 32 | len(data))
-    return "".join(f"{sum(mix(term, stream) for term in terms) & _MASK:016x}" for stream in STREAMS)
+    return "".join(f"{stream_sum([share(words, 0, stream)], len(data), stream):016x}" for stream in STREAMS)
 
 
 @dataclass(frozen=True)
