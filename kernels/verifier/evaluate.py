@@ -323,7 +323,8 @@ class Machine:
     def _reduce(self, op: Op, operand: Tensor) -> Callable[[Index], Lane]:
         (block,), axis = op.regions, op.integer("axis")
         combine, length, type_ = block.ops[0], operand.type.shape[axis], operand.type
-        if len(block.ops) != 2 or set(combine.operands) != set(block.arguments) or len(combine.operands) != 2:
+        of_lanes = len(combine.operands) == 2 and set(combine.operands) == set(block.arguments)
+        if len(block.ops) != 2 or not of_lanes or block.terminator.operands != combine.results:
             raise RefusedError("a reduction is not one operation of the two lanes")
         name = combine.name.partition(".")[2]
 
