@@ -60,14 +60,14 @@ def _probed(device: Device) -> Record:
     from vosti.kernels.errors import ConfigurationError
     from vosti.kernels.probe.machine import Gpu
     from vosti.kernels.probe.record import Record
-    from vosti.kernels.probe.suite import SEED, compile_products, number_of_probes, probes
+    from vosti.kernels.probe.suite import SEED, compile_ahead, number_of_probes, probes
     from vosti.kernels.tables import encode, load
 
     try:
         table = load(device.architecture)
     except ConfigurationError as error:
         raise NoDeviceError(str(error)) from error
-    compile_products(table)
+    compile_ahead(table)
     findings: list[Finding] = []
     with progress("probing") as advance:
         for number, found in enumerate(probes(Gpu(), table), 1):

@@ -32,6 +32,9 @@ class Finding:
     control: int
     """Elements in which what breaks the rule on purpose was found: of several controls, in the one found least."""
 
+    kernel: str = ""
+    """Of the catalogue, if this is about that kernel alone."""
+
     @property
     def problem(self) -> str | None:
         """Why it has not passed; None if it has."""

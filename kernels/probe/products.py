@@ -77,6 +77,9 @@ def data(kind: str, element: torch.dtype, rows: int, columns: int, length: int, 
 
 DATA = (*KINDS, "grouped", "all minus zero")
 
+AFTER_SUMS = ("random", "subnormal", "minus zero", "all minus zero")
+"""Kinds of data whose chains are tried after sums of many sizes, too."""
+
 
 def in_groups_of_8(x: Tensor) -> Tensor:
     """[m, k] → [m, 2k]: 8 factors, then 8 zeros, and so on."""
@@ -101,11 +104,11 @@ def cuts(tile: Tile, length: int) -> list[int]:
 def chain(
     machine: Machine, element: torch.dtype, tiles: Sequence[Tile], rows: int = ROWS, columns: int = COLUMNS
 ) -> list[Finding]:
-    """Every tile has the bits of the first, and so has a chain that is cut at any whole step."""
-    start = torch.zeros(rows, columns, device=machine.device)
+    """Every tile has the bits of the first, and so has a chain that is cut at any whole step, whatever came before."""
+    zeros, some = torch.zeros(rows, columns, device=machine.device), sums(rows, columns, machine.device)
     compared, different = dict.fromkeys(tiles, 0), dict.fromkeys(tiles, 0)
     control = [0] * len(CONTROLS)
-    for kind in DATA:
+    for kind, start in [*((kind, zeros) for kind in DATA), *((kind, some) for kind in AFTER_SUMS)]:
         x, w = data(kind, element, rows, columns, LENGTH, machine.device)
         whole = machine.chain(x, w, start, tiles[0], 0, LENGTH)
         for number, other in enumerate(CONTROLS):
@@ -134,7 +137,7 @@ def chain(
 def masked_product(
     machine: Machine, element: torch.dtype, tiles: Sequence[Tile], rows: int = ROWS, columns: int = COLUMNS
 ) -> list[Finding]:
-    """Lanes whose left factor is +0 change no bit, whatever their right factor, whatever the sum before them."""
+    """Lanes whose left factor is +0 change no bit, whatever their right factor, but that a sum of −0 becomes +0."""
     starts = (sums(rows, columns, machine.device), torch.full((rows, columns), -0.0, device=machine.device))
     low, high = (-30, 30) if element == torch.bfloat16 else (-12, 12)
     x, w = (wide(size, LENGTH, low, high, machine.device).to(element) for size in (rows, columns))
@@ -160,7 +163,7 @@ def _masked(
     zero, step = torch.zeros_like(x), tile.block("BLOCK_K")
     lane = torch.arange(LENGTH, device=x.device)
     alone = run(x, w, 0, step)
-    pairs = [(run(zero, right), start) for right in (w, *rights)]
+    pairs = [(run(zero, right), torch.where(start == 0, 0.0, start)) for right in (w, *rights)]
     # All steps but the first, and all but the last: whole groups.
     pairs += [(run(torch.where(lane < step, x, zero), right), alone) for right in _replaced(w, rights, lane >= step)]
     last = LENGTH - step
@@ -187,11 +190,10 @@ def _replaced(w: Tensor, rights: Sequence[Tensor], lanes: Tensor) -> list[Tensor
 
 
 def sums(rows: int, columns: int, device: str) -> Tensor:
-    """[rows, columns] float32: +0, and subnormal, ordinary and large numbers of both signs."""
-    magnitudes = torch.tensor([1e-45, 1e-40, 1.17549435e-38, 1e-30, 1.0, 3.0e10, 3.0e38], device=device)
+    """[rows, columns] float32: zeros, and subnormal, ordinary and large numbers, of both signs."""
+    magnitudes = torch.tensor([0.0, 1e-45, 1e-40, 1.17549435e-38, 1e-30, 1.0, 3.0e10, 3.0e38], device=device)
     chosen = magnitudes[torch.randint(0, len(magnitudes), (rows, columns), device=device)]
-    sign = torch.randint(-1, 2, (rows, columns), device=device)
-    return torch.where(sign == 0, 0.0, chosen * sign)
+    return torch.where(torch.rand(rows, columns, device=device) < 0.5, -chosen, chosen)
 
 
 def form(element: torch.dtype, tile: Tile) -> str:

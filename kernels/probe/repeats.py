@@ -1,41 +1,57 @@
 """Whether a kernel gives the same bits when it runs again.
 
-Products in every form, and the kernels of linear and gated layers and of norms with every tile of the tables. The
-control flips one bit of the second result.
+Products in every form; the catalogue's kernels with every tile of the tables, in each form that is another program and
+not just another size; and the sampler's. The control flips one bit of the second result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
+from triton.backends.compiler import GPUTarget
 
-from vosti.kernels.hostile import pair
-from vosti.kernels.probe.findings import Finding, differing
+from vosti.kernels.catalogue import Instance, instances
+from vosti.kernels.disassembly import compiled_classes
+from vosti.kernels.probe.findings import Finding
+from vosti.kernels.probe.launches import Compute, Data, computation, samplers
 from vosti.kernels.probe.machine import Machine
 from vosti.kernels.probe.products import COLUMNS, LENGTH, ROWS, data, form, sums
-from vosti.kernels.rms_norm import rms_norm
-from vosti.kernels.tables import Entry, Table
+from vosti.kernels.tables import Table
 from vosti.kernels.tile import Tile
-from vosti.kernels.tuning import TIMED, run
 
 REPEATABILITY = "repeatability"
 """What the findings are filed under. It is no rule: every rule says it of what it is about."""
 
 TIMES = 8
 
+_SIZES = frozenset({"N", "K", "WIDTH", "HEADS", "KV_HEADS"})
+"""Constants that make a program longer, but no other."""
 
-def repeated(name: str, classes: tuple[str, ...], compute: Callable[[], Tensor], times: int = TIMES) -> Finding:
+_WORDS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def repeated(name: str, classes: tuple[str, ...], compute: Compute, times: int = TIMES, kernel: str = "") -> Finding:
     """Compute something so many times again."""
-    first = compute()
-    again = [compute() for _ in range(times)]
-    flipped = first.clone()
-    words = flipped.view(torch.int16 if flipped.element_size() == 2 else torch.int32)
-    words.view(-1)[words.numel() // 2] ^= 1
-    different = sum(differing(one, first) for one in again)
-    return Finding(REPEATABILITY, name, classes, times * first.numel(), different, differing(flipped, first))
+    first = [_words(one) for one in compute()]
+    different = sum(_differing(first, [_words(one) for one in compute()]) for _ in range(times))
+    flipped = [one.clone() for one in first]
+    for one in flipped:
+        one.view(-1)[one.numel() // 2] ^= 1
+    # A bit of each buffer is found, or none.
+    found = _differing(flipped, first)
+    control = found if found == len(first) else 0
+    return Finding(REPEATABILITY, name, classes, times * sum(map(Tensor.numel, first)), different, control, kernel)
+
+
+def _words(x: Tensor) -> Tensor:
+    return x.view(_WORDS[x.element_size()])
+
+
+def _differing(some: Sequence[Tensor], others: Sequence[Tensor]) -> int:
+    return sum(int((one != other).sum()) for one, other in zip(some, others, strict=True))
 
 
 def repeated_products(machine: Machine, element: torch.dtype, tiles: Sequence[Tile]) -> list[Finding]:
@@ -47,41 +63,47 @@ def repeated_products(machine: Machine, element: torch.dtype, tiles: Sequence[Ti
         machine.chain(x, w, start, tile, 0, LENGTH)
         classes = machine.classes(element, tile)
 
-        def compute(tile: Tile = tile) -> Tensor:
-            return machine.chain(x, w, start, tile, 0, LENGTH)
+        def compute(tile: Tile = tile) -> tuple[Tensor, ...]:
+            return (machine.chain(x, w, start, tile, 0, LENGTH),)
 
         found.append(repeated(form(element, tile), classes, compute))
     return found
 
 
-def repeated_kernels(table: Table, device: str = "cuda") -> Iterator[Finding]:
-    """Kernels themselves, on fewer columns than models have."""
-    seen = set()
-    for (operation, _), entry in sorted(table.entries.items()):
-        for choice in entry.choices:
-            if (key := (choice.kernel, choice.tile)) in seen or operation not in (*TIMED, "rms_norm"):
-                continue
-            seen.add(key)
-            compute = _norm(choice.tile, device) if operation == "rms_norm" else _layer(entry, key, device)
-            blocks = " ".join(f"{name}={size}" for name, size in choice.tile.blocks)
-            yield repeated(f"{choice.kernel} {blocks} warps={choice.tile.warps}", (), compute)
+def kernel_forms(table: Table) -> list[Instance]:
+    """Every tile of a table with the constants that make another program, on fewer columns than models have."""
+    found: dict[object, Instance] = {}
+    for _, entry in sorted(table.entries.items()):
+        sizes = tuple((name, {"n": COLUMNS, "k": LENGTH}.get(name, size)) for name, size in entry.dimensions)
+        for one in instances(replace(entry, dimensions=sizes)):
+            others = tuple(
+                (name, value > 0 if name == "WINDOW" else value)
+                for name, value in sorted(one.constants.items())
+                if name not in _SIZES
+            )
+            key = one.kernel.contract.kernel, one.tile, others, tuple(one.elements.items())
+            found.setdefault(key, one)
+    return list(found.values())
 
 
-def _layer(entry: Entry, key: tuple[str, Tile], device: str) -> Callable[[], Tensor]:
-    sizes = tuple((name, {"n": COLUMNS, "k": LENGTH}.get(name, size)) for name, size in entry.dimensions)
-    smaller = replace(entry, dimensions=sizes)
-    choice = next(choice for choice in entry.choices if (choice.kernel, choice.tile) == key)
-    x, w = pair("wide 8", ROWS, COLUMNS * (2 if entry.operation == "gate_up" else 1), LENGTH, device)
-    return lambda: run(smaller, choice, x, w)
+def repeated_kernels(table: Table, target: GPUTarget, device: str = "cuda") -> Iterator[Finding]:
+    """Kernels themselves; the form of each names its constants and tile."""
+    small = Data(ROWS, device)
+    for one in kernel_forms(table):
+        kernel = one.kernel.contract.kernel
+        classes = compiled_classes(one.compiled(target))
+        yield repeated(described(one), classes, computation(one, small), kernel=kernel)
+    for names, compute in samplers(small).items():
+        yield repeated(names, (), compute, kernel=names)
 
 
-def _norm(tile: Tile, device: str) -> Callable[[], Tensor]:
-    width = tile.block("BLOCK")
-    x, y = pair("wide 8", ROWS, ROWS, width, device)
-
-    def compute() -> Tensor:
-        out = torch.empty_like(x)
-        rms_norm(x, y[0].clone(), out, 1e-6, tile)
-        return out
-
-    return compute
+def described(one: Instance) -> str:
+    """In words."""
+    sizes = {
+        **one.constants,
+        **dict(one.tile.blocks),
+        "warps": one.tile.warps,
+        "stages": one.tile.stages,
+        **one.elements,
+    }
+    return " ".join((one.kernel.contract.kernel, *(f"{name}={size}" for name, size in sizes.items())))

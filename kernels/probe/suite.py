@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
 
 import torch
 
 from vosti.kernels.catalogue import TARGETS
+from vosti.kernels.disassembly import compiled_classes
 from vosti.kernels.probe.elementwise import conversion, function, zero_exponent
 from vosti.kernels.probe.findings import Finding
 from vosti.kernels.probe.machine import Machine, compiled_product
 from vosti.kernels.probe.products import FACTORS, LENGTH, chain, forms, masked_product
 from vosti.kernels.probe.reductions import empty_total, free_maximum, two_lanes
-from vosti.kernels.probe.repeats import repeated_kernels, repeated_products
+from vosti.kernels.probe.repeats import kernel_forms, repeated_kernels, repeated_products
 from vosti.kernels.tables import Table
 from vosti.kernels.tile import Tile
 
@@ -48,15 +51,20 @@ def probes(machine: Machine, table: Table, seed: int = SEED) -> Iterator[list[Fi
             torch.manual_seed(seed)
             yield products(machine, element, tiles)
     torch.manual_seed(seed)
-    yield list(repeated_kernels(table, machine.device))
+    yield list(repeated_kernels(table, TARGETS[table.architecture], machine.device))
 
 
-def compile_products(table: Table) -> None:
-    """Compile all products of a table's forms, several at once; a launch finds them in the compiler's cache."""
-    wanted = [(element, tile) for element in FACTORS for tile in forms(table)]
+def compile_ahead(table: Table) -> None:
+    """Compile all products and kernels of a table's forms, several at once; a launch finds them in the cache."""
     target = TARGETS[table.architecture]
+    made = [partial(compiled_product, element, tile, LENGTH, target) for element in FACTORS for tile in forms(table)]
+    made += [partial(one.compiled, target) for one in kernel_forms(table)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(lambda one: compiled_product(one[0], one[1], LENGTH, target), wanted))
+        list(pool.map(_make, made))
+
+
+def _make(compile_one: Callable[[], Any]) -> None:
+    compiled_classes(compile_one())
 
 
 def number_of_probes() -> int:

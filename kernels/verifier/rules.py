@@ -38,8 +38,8 @@ CHAINED = frozenset({"bf16", "f16"})
 
 MASKED_PRODUCT = Rule(
     "masked product",
-    "A lane of a chain whose left factor is +0 leaves the sum's bits alone, whatever its right factor, as long as that "
-    "is finite.",
+    "A lane of a chain whose left factor is +0 has one effect, whatever its right factor, as long as that is finite: it "
+    "leaves the sum's bits alone, but for a sum of −0, of which it makes +0.",
     probed=True,
 )
 FREE_MAXIMUM = Rule(
@@ -111,6 +111,15 @@ HANDED_OVER = Rule(
     probed=False,
 )
 
+WRAPPING_SUM = Rule(
+    "wrapping sum",
+    "Addition of words, which is addition modulo a power of 2, is associative and commutative, and 0 is its unit. So a "
+    "sum of words has no order: lanes, iterations of a loop that adds to a cell, and parts may be added up in any "
+    "grouping, and zeros left out. The sum over t < T of the sums over l < L of g(t, l) is the sum over m < T · L of "
+    "g(m div L, m mod L).",
+    probed=False,
+)
+
 SHOWN = Rule(
     "shown",
     "What was shown of a lane of a tensor that is stored, for arbitrary lanes, holds of each of its lanes.",
@@ -135,6 +144,7 @@ RULES: Mapping[str, Rule] = {
         EMPTY_TOTAL,
         HANDED_OVER,
         SHOWN,
+        WRAPPING_SUM,
     )
 }
 """All of them, by name."""

@@ -33,7 +33,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """Where records are kept; a GPU stands there, and nothing is compiled."""
     monkeypatch.setenv(FOLDER, str(tmp_path / "records"))
     monkeypatch.setattr("vosti.impl.backends.cuda.opening.find_device", lambda asks, otherwise: H100)
-    monkeypatch.setattr("vosti.kernels.probe.suite.compile_products", lambda table: None)
+    monkeypatch.setattr("vosti.kernels.probe.suite.compile_ahead", lambda table: None)
     return Store(tmp_path / "records")
 
 

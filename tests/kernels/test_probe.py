@@ -14,8 +14,9 @@ pytest.importorskip("triton", reason="the kernels need Triton, which is not inst
 import torch
 
 from probed_machine import ACROSS, LARGE, SMALLEST, Processor
+from vosti.kernels.attention import ATTENTION
 from vosti.kernels.candidates import SHARED_MEMORY, make_tile
-from vosti.kernels.catalogue import TARGETS
+from vosti.kernels.catalogue import KERNELS, TARGETS, Instance
 from vosti.kernels.disassembly import compiled_classes
 from vosti.kernels.probe import elementwise, products, reductions, repeats
 from vosti.kernels.probe.findings import Finding, differing, next_up
@@ -30,7 +31,7 @@ from vosti.kernels.probe.machine import (
     reduced_kernel,
     total_kernel,
 )
-from vosti.kernels.probe.suite import by_rule, compile_products, number_of_probes, probes
+from vosti.kernels.probe.suite import by_rule, compile_ahead, number_of_probes, probes
 from vosti.kernels.tables import Table, load
 from vosti.kernels.tile import Tile
 from vosti.kernels.verifier.rules import RULES
@@ -43,7 +44,11 @@ Probe = Callable[[Processor], Sequence[Finding]]
 PROBES: dict[str, tuple[Probe, str]] = {
     "chain": (lambda machine: products.chain(machine, torch.bfloat16, TILES, 16, 24), "groups of 8"),
     "chain, order": (lambda machine: products.chain(machine, torch.float16, TILES, 16, 24), "descending"),
-    "masked product": (lambda machine: products.masked_product(machine, torch.bfloat16, TILES, 16, 24), "zeros add"),
+    "masked product": (lambda machine: products.masked_product(machine, torch.bfloat16, TILES, 16, 24), "−0 is kept"),
+    "masked product, subnormal": (
+        lambda machine: products.masked_product(machine, torch.bfloat16, TILES, 16, 24),
+        "subnormal sums are lost",
+    ),
     "conversion": (lambda machine: elementwise.conversion(machine, count=512), "truncation"),
     "function, exp": (lambda machine: elementwise.function(machine, count=512), "exp"),
     "function, division": (lambda machine: elementwise.function(machine, count=512), "division"),
@@ -129,6 +134,8 @@ def test_every_rule_about_a_gpu_is_probed(monkeypatch: pytest.MonkeyPatch) -> No
             lambda machine, element, tiles: repeats.repeated_products(machine, element, tiles),
         ),
     )
+    again = Finding(repeats.REPEATABILITY, "a kernel", (), 1, 0, 1, "kernel")
+    monkeypatch.setattr("vosti.kernels.probe.suite.repeated_kernels", lambda table, target, device: [again])
     found = list(probes(Processor(), few))
 
     assert number_of_probes() == len(found)
@@ -172,16 +179,33 @@ def test_products_compile_to_both_instructions(tile: Tile, classes: tuple[str, .
     assert binary.metadata.shared <= SHARED_MEMORY["sm_90"]
 
 
-def test_products_are_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each form with both element types, for the table's architecture."""
-    made: list[tuple[object, ...]] = []
-    monkeypatch.setattr("vosti.kernels.probe.suite.compiled_product", lambda *form: made.append(form))
-    compile_products(load("sm_90"))
+def test_forms_are_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each product with both element types, for the table's architecture, and each form that is repeated."""
+    made: list[object] = []
+    suite = "vosti.kernels.probe.suite"
+    monkeypatch.setattr(f"{suite}.compiled_product", lambda *form: form)
+    monkeypatch.setattr(Instance, "compiled", lambda self, target: (self, target))
+    monkeypatch.setattr(f"{suite}.compiled_classes", made.append)
+    compile_ahead(load("sm_90"))
 
-    tiles = products.forms(load("sm_90"))
-    wanted = {(element, tile, products.LENGTH, TARGETS["sm_90"]) for element in products.FACTORS for tile in tiles}
-    assert len(wanted) == len(made)
-    assert wanted == set(made)
+    target, tiles, forms = TARGETS["sm_90"], products.forms(load("sm_90")), repeats.kernel_forms(load("sm_90"))
+    assert [(one, target) for one in forms] == [one for one in made if one[1] is target]
+    wanted = {(element, tile, products.LENGTH, target) for element in products.FACTORS for tile in tiles}
+    assert len(wanted) + len(forms) == len(made)
+    assert wanted == {one for one in made if len(one) == 4}
+
+
+def test_every_tile_of_every_kernel_is_repeated() -> None:
+    """Those of the table, on products of the probes' own size."""
+    table, forms = load("sm_90"), repeats.kernel_forms(load("sm_90"))
+    tiles = {(choice.kernel, choice.tile) for entry in table.entries.values() for choice in entry.choices}
+
+    assert tiles == {(one.kernel.contract.kernel, one.tile) for one in forms}
+    assert set(KERNELS) == {one.kernel.contract.kernel for one in forms}
+    assert {"PAGE": {16, 64}, "HEAD_DIM": {32, 64, 128, 256, 512}} == {
+        name: {one.constants[name] for one in forms if one.kernel is ATTENTION} for name in ("PAGE", "HEAD_DIM")
+    }
+    assert len(forms) == len({repeats.described(one) for one in forms})
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

@@ -40,7 +40,7 @@ class Processor:
         self.fault, self.runs = fault, 0
 
     def chain(self, x: Tensor, w: Tensor, start: Tensor, tile: Tile, begin: int, end: int) -> Tensor:
-        """One chain in groups of 16, each group's sum rounded with the sum before it; zeros change nothing."""
+        """One chain in groups of 16, each group's sum rounded with the sum before it; a sum that is 0 is +0."""
         self.runs += 1
         faulty = tile.block("BLOCK_K") > 16
         group = 8 if faulty and self.fault == "groups of 8" else 16
@@ -51,9 +51,12 @@ class Processor:
         for at in order:
             a, b = x[:, at : at + group].double(), w[:, at : at + group].double().T
             more = (total.double() + a @ b).float()
-            # Nothing but zeros: the sum's own bits, be they those of −0.
+            if faulty and self.fault == "subnormal sums are lost":
+                more = torch.where(more.abs() < torch.finfo(torch.float32).tiny, 0.0, more)
+            # Of nothing but zeros, the sum's own bits, were they those of −0.
             nothing = (a != 0).double() @ (b != 0).double() == 0
-            total = more if faulty and self.fault == "zeros add" else torch.where(nothing, total, more)
+            zero = total if faulty and self.fault == "−0 is kept" else torch.zeros_like(total)
+            total = torch.where(nothing & (total == 0), zero, more)
         if self.fault == "another each time" and self.runs % 3 == 0:
             total.view(torch.int32)[0, 0] ^= 1
         return total
