@@ -44,7 +44,7 @@ class TraceSummary:
 
     violation: Violation | None
     cut_off: str | None
-    """With a violation: that the trace is incomplete too, and where it ends."""
+    """That the trace is incomplete, and where it ends: with a violation, or where incomplete ones are taken."""
 
     search: Outcome | None = None
     """With a violation, what a search for actions that explain the step found, if there was one."""
@@ -86,8 +86,8 @@ class Verdict:
 
     @property
     def refines(self) -> bool:
-        """Whether every step of every trace is a step of the specification, and views agree."""
-        return not self.violations
+        """Whether every step of every trace is a step of the specification, no trace is cut off, and views agree."""
+        return not self.violations and all(summary.cut_off is None for summary in self.traces)
 
     @property
     def gave_up(self) -> bool:
@@ -136,6 +136,7 @@ def audit(
     every: int = EVERY,
     progress: Progress | None = None,
     explain: Limits | None = None,
+    incomplete: bool = False,
 ) -> Verdict:
     """Audit traces together. Each is checked up to its first violation.
 
@@ -145,13 +146,14 @@ def audit(
         every: after how many steps Inv is evaluated on all objects, and not only on those that were touched.
         progress: see `Progress`.
         explain: how far to search for other actions, where recorded ones do not explain a step; None for no search.
+        incomplete: whether a trace that is cut off is judged as far as it goes, instead of being refused.
 
     Raises:
         SolverMissing: if there is to be a search, and there is no solver.
         TraceNotFound: if a file cannot be read.
         HeadMissing: if there are heads, and not one for each trace.
         DigestsDiffer: if traces of one configuration were digested in different ways.
-        IncompleteTrace: if a trace is cut off, and refines the specification as far as it goes.
+        IncompleteTrace: if a trace is cut off, refines the specification as far as it goes, and is to be complete.
         BadTrace: if a file is not a trace, or not the one that its head belongs to.
     """
     heads: Sequence[str | None] = [head] if isinstance(head, str) else [None] * len(paths) if head is None else head
@@ -173,7 +175,7 @@ def audit(
             seen = observations.setdefault(reader.header.fingerprint, Observations())
             checker = Checker(reader.header, every=every, observations=seen, trace=str(path))
             report = None if progress is None else _reporter(progress, done, total, reader)
-            summaries.append(_check(reader, checker, report, explain))
+            summaries.append(_check(reader, checker, report, explain, incomplete))
         served += _served(checker, summaries[-1])
         domains = max(counts["domains"], checker.run.witnesses.counts["domains"])
         counts.update(checker.run.witnesses.counts)
@@ -218,7 +220,11 @@ def _reporter(progress: Progress, done: int, total: int, reader: TraceReader) ->
 
 
 def _check(
-    reader: TraceReader, checker: Checker, report: Callable[[], None] | None, explain: Limits | None
+    reader: TraceReader,
+    checker: Checker,
+    report: Callable[[], None] | None,
+    explain: Limits | None,
+    incomplete: bool,
 ) -> TraceSummary:
     violation: Violation | None = None
     outcome: Outcome | None = None
@@ -232,14 +238,18 @@ def _check(
             if report is not None:
                 report()
         checker.finish()
+    except IncompleteTrace as end:
+        if not incomplete:
+            raise
+        cut_off = str(end)
     except Refuted as refuted:
         violation = refuted.violation
         try:
             # Whether the rest is a trace at all decides whether the violation is one of this run.
             for event in events:
                 step.follow(event)
-        except IncompleteTrace as incomplete:
-            cut_off = str(incomplete)
+        except IncompleteTrace as end:
+            cut_off = str(end)
         if explain is not None:
             text, outcome = searched(step, violation, checker.run.observations, explain)
             violation = replace(violation, search=text)

@@ -94,12 +94,14 @@ class TraceWriter:
                 self._before = Snapshot(dict(after.requests), dict(after.pages), after.free)
                 self._settled += 1
                 large = sum(map(len, self._values.values())) >= BYTES_PER_FILE
-                if self._values and (large or self._settled % STEPS_PER_FILE == 0):
+                if large or self._settled % STEPS_PER_FILE == 0:
                     self._write_values()
             case _:
                 pass
 
     def _write_values(self) -> None:
+        if not self._values:
+            return
         write_values(values_file(self._folder, self._files), self._values)
         self._values = {}
         self._files += 1
@@ -116,8 +118,7 @@ class TraceWriter:
         """Write the `end` entry and close the file. A second call does nothing."""
         if self._file is None:
             return
-        if self._values:
-            self._write_values()
+        self._write_values()
         end = EndEntry(prev=self._previous, steps=self._steps, entries=self._entries + 1, files=self._files)
         self._write(_encoded(end))
         self.abandon()
@@ -125,6 +126,7 @@ class TraceWriter:
     def abandon(self) -> None:
         """Close the file without an `end` entry: the run did not come to its end."""
         if self._file is not None:
+            self._write_values()
             self._file.close()
             self._file = None
 

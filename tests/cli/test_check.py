@@ -11,7 +11,7 @@ import torch
 
 import vosti.impl.cli.check as check
 from command_line import SMALL, vosti
-from engine_faults.edits import applied
+from engine_faults.edits import applied, fault
 from engine_faults.in_forward import FAULTS
 from vosti.impl.backend import Batch, ForwardResult
 from vosti.impl.backends.cpu import CpuBackend
@@ -195,3 +195,47 @@ def test_an_engine_that_finds_itself_wrong_is_a_violation(tmp_path: Path) -> Non
 
     assert 1 == ended.code
     assert "is no step of the specification: row_writes_its_slot does not hold of request" in ended.err
+    assert ended.out.startswith("Recorded before the error: ")
+    assert "not a run of the specification" not in ended.out.lower()
+
+
+@pytest.mark.parametrize("mode", ["digest", "full"])
+def test_what_led_to_an_error_is_found(mode: str) -> None:
+    """The engine trips over a page that is counted as held and is not: the command ends with its error, and the audit
+    of what was recorded before names the step in which the count went wrong.
+    """
+    miscounted = fault(
+        "a page that others hold is not given back",
+        ("pool:released", "refcount=pages[page_id].refcount - 1", "refcount=max(2, pages[page_id].refcount) - 1"),
+        ("pool:released", "if page.refcount == 0", "if page.refcount == 1"),
+    )
+    with applied(miscounted):
+        ended = vosti("check", "tiny-llama3", *SMALL, "--mode", mode)
+
+    assert 2 == ended.code
+    assert "Traceback" in ended.err
+    assert ended.err.endswith("vosti: This is a fault of vosti itself; what is above says where.\n")
+    assert ended.out.startswith("Recorded before the error: ")
+    assert "Not a run of the specification:\ncheck     page_refcount_agrees: " in ended.out
+
+
+def test_an_error_alone_is_no_violation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of steps that were right before an error the audit finds nothing, and the error decides how the command ends,
+    also while a request is served alone.
+    """
+    honest, served = Engine.step, set[int]()
+
+    def step(self: Engine) -> list[RequestOutput]:
+        served.add(self.options.max_seqs)
+        if self.options.max_seqs == 1 and served == {1, 8} and self.steps == 2:
+            raise ZeroDivisionError
+        return honest(self)
+
+    monkeypatch.setattr(Engine, "step", step)
+    ended = vosti("check", "tiny-llama3", *SMALL, "--keep", tmp_path)
+
+    assert 2 == ended.code
+    assert "ZeroDivisionError" in ended.err
+    assert "an audit finds each step to be one of the specification" in ended.out
+    assert "Not a run" not in ended.out
+    assert ["alone-001.trace", "together.trace"] == sorted(path.name for path in tmp_path.iterdir())

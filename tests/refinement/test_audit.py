@@ -131,12 +131,17 @@ def test_a_broken_chain_behind_a_violation_is_a_bad_trace(tmp_path: Path) -> Non
 
 
 def test_a_cut_off_trace_is_no_verdict(tmp_path: Path) -> None:
-    """A trace that refines the specification as far as it goes, but has no end, is an error."""
+    """A trace that refines the specification as far as it goes, but has no end, is an error; who asks for it gets what
+    was found up to there, and not that it refines.
+    """
     (path,) = written(tmp_path, stream(1, 20, HABITS))
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
 
     with pytest.raises(IncompleteTrace):
         audit([path])
+    verdict = audit([path], incomplete=True)
+    assert (False, (), 20) == (verdict.refines, verdict.violations, verdict.steps)
+    assert "incomplete: " in str(verdict)
 
 
 def test_a_verdict_is_text_and_json(tmp_path: Path) -> None:

@@ -123,8 +123,8 @@ def _found(folder: Path) -> Verdict:
         command = ended(check, own)
         if command.code != 0:
             end, what = _end(command.code, command.err, own / "result.json")
-            before = _audited(own / "traces") if end is End.ERROR else ""
-            return Verdict(end, what, check.workload, before, command.err.rstrip().rpartition("\n")[2])
+            before = re.findall(r"^check +(\w+): ", command.out, re.MULTILINE) if end is End.ERROR else []
+            return Verdict(end, what, check.workload, "".join(before[:1]), command.err.rstrip().rpartition("\n")[2])
     return Verdict(End.SURVIVED, "", "")
 
 
@@ -140,15 +140,3 @@ def _end(code: int, said: str, result: Path) -> tuple[End, str]:
         return End.UNMET, " ".join(requirement.partition(">=")[0] for requirement in told["unmet"])
     raised = re.findall(r"^(?:\w+\.)*([A-Z]\w+)(?::.*)?$", said, re.MULTILINE)
     return End.ERROR, raised[-1] if "Traceback" in said else SENTENCE
-
-
-def _audited(traces: Path) -> str:
-    """The first check that is false of what was recorded of a run in company before an error ended it, if one is."""
-    from vosti.refinement.audit import audit
-    from vosti.refinement.errors import RefinementError
-
-    try:
-        violations = audit([traces / "together.trace"]).violations
-    except RefinementError:  # nothing is wrong up to where it ends, or there is none
-        return ""
-    return violations[0].check if violations else ""
