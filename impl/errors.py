@@ -65,6 +65,10 @@ class UnprobedDeviceError(NoDeviceError):
     """There is a device, and nobody has checked that its arithmetic follows the rules that kernels rest on."""
 
 
+class UncertifiedKernelError(EngineError):
+    """A kernel's binary has no certificate: nothing is proved of it, or it is another one than what was proved."""
+
+
 class WorkloadError(EngineError, ValueError):
     """A workload cannot be found, is malformed, or contradicts itself."""
 

@@ -11,14 +11,14 @@ for completion in llm.generate(["import os\\n", "def read("], SamplingParams(tem
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import index
 from pathlib import Path
 
 from vosti.impl.engine import Engine
 from vosti.impl.errors import InvalidOptionError
 from vosti.impl.opening import AUTO, open_backend, open_tokenizer
-from vosti.impl.options import EngineOptions, SamplingParams
+from vosti.impl.options import PROVE_MISSING, Certification, EngineOptions, SamplingParams
 from vosti.impl.outputs import RequestOutput
 from vosti.impl.sampling import Logprobs
 from vosti.impl.tokenizer import TextStream
@@ -70,6 +70,7 @@ class LLM:
         backend: str = AUTO,
         dummy_weights: int | None = None,
         unsafe_unprobed: bool = False,
+        certification: Certification = PROVE_MISSING,
         **engine_options: object,
     ) -> None:
         """Load a model.
@@ -79,16 +80,24 @@ class LLM:
             backend: one of `vosti.impl.opening.BACKENDS`.
             dummy_weights: a seed for weights that are made up; then the path may be a shape's name or config.json.
             unsafe_unprobed: whether a GPU is used on which the kernels were never checked.
+            certification: which certificates are asked for of the kernels that a GPU runs.
             engine_options: the fields of `EngineOptions`.
 
         Raises:
             InvalidOptionError: for an option that does not exist or is out of its range.
             NoDeviceError: for a backend that needs what is not here.
+            UncertifiedKernelError: for a kernel that has no certificate, and gets none.
             CheckpointError: for a folder that cannot be served; `UnsupportedModelError` for an architecture.
         """
         options = EngineOptions.from_keywords(**engine_options)
         self.tokenizer = open_tokenizer(path)
-        opened = open_backend(path, backend, dummy_weights=dummy_weights, unsafe_unprobed=unsafe_unprobed)
+        opened = open_backend(
+            path,
+            backend,
+            dummy_weights=dummy_weights,
+            unsafe_unprobed=unsafe_unprobed,
+            certification=replace(certification, page_sizes=(*certification.page_sizes, options.page_size)),
+        )
         self.engine = Engine(opened, options)
         self._inbox: dict[str, list[RequestOutput]] = {}
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from vosti.impl.backend import Backend
 from vosti.impl.bundled import find_checkpoint
 from vosti.impl.errors import InvalidOptionError
+from vosti.impl.options import PROVE_MISSING, Certification
 from vosti.impl.tokenizer import ByteTokenizer, TextTokenizer, Tokenizer
 
 AUTO, CPU, CUDA = "auto", "cpu", "cuda"
@@ -16,7 +17,12 @@ BACKENDS = (AUTO, CPU, CUDA)
 
 
 def open_backend(
-    path: str | Path, backend: str = AUTO, *, dummy_weights: int | None = None, unsafe_unprobed: bool = False
+    path: str | Path,
+    backend: str = AUTO,
+    *,
+    dummy_weights: int | None = None,
+    unsafe_unprobed: bool = False,
+    certification: Certification = PROVE_MISSING,
 ) -> Backend:
     """A model, loaded for a backend.
 
@@ -25,10 +31,12 @@ def open_backend(
         backend: one of `BACKENDS`.
         dummy_weights: a seed for weights that are made up.
         unsafe_unprobed: whether a GPU is used on which the kernels were never checked.
+        certification: which certificates are asked for of the kernels that a GPU runs.
 
     Raises:
         InvalidOptionError: for a backend that does not exist.
         NoDeviceError: for one that needs what is not here.
+        UncertifiedKernelError: for a kernel that has no certificate, and gets none.
         CheckpointError: and `UnsupportedModelError`, for what cannot be served.
     """
     if backend not in BACKENDS:
@@ -37,7 +45,9 @@ def open_backend(
     if backend == CUDA or (backend == AUTO and _gpu_found()):
         from vosti.impl.backends.cuda.opening import open_cuda
 
-        return open_cuda(found, dummy_weights=dummy_weights, unsafe_unprobed=unsafe_unprobed)
+        return open_cuda(
+            found, dummy_weights=dummy_weights, unsafe_unprobed=unsafe_unprobed, certification=certification
+        )
     from vosti.impl.backends.cpu import CpuBackend
     from vosti.impl.models.model import Model
 

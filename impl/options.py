@@ -1,10 +1,11 @@
-"""What a caller may choose: the engine's options, and a request's sampling parameters. Both are checked when they are
-made.
+"""What a caller may choose: the engine's options, the certificates that kernels need, and a request's sampling
+parameters. They are checked when they are made.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
 
 from vosti.impl.errors import InvalidOptionError
 from vosti.spec.sampling import SamplerState, sampler_state
@@ -93,6 +94,34 @@ class EngineOptions:
         if unknown:
             raise InvalidOptionError(f"There is no engine option {unknown[0]!r}: the options are {', '.join(names)}.")
         return cls(**keywords)  # type: ignore[arg-type]  # checked by __post_init__
+
+
+@dataclass(frozen=True)
+class Certification:
+    """Which certificates are asked for of the kernels that a GPU runs; where there is none, none of it matters.
+
+    Raises `InvalidOptionError` if both of the first two are asked for.
+    """
+
+    certified_only: bool = False
+    """Whether a kernel without a certificate is refused, instead of proved when a model is loaded."""
+
+    unsafe_unverified: bool = False
+    """Whether kernels run without certificates; the configuration W then says so."""
+
+    page_sizes: tuple[int, ...] = ()
+    """Sizes of pages that pools will have. Kernels for other ones are seen to when there is such a pool."""
+
+    advance: Callable[[float, float], None] = field(default=lambda done, total: None, repr=False, compare=False)
+    """Told how many proofs are done, and of how many: 0 at first, and all at the end, however it ends."""
+
+    def __post_init__(self) -> None:
+        if self.certified_only and self.unsafe_unverified:
+            raise InvalidOptionError("certified_only and unsafe_unverified exclude each other: give one of them.")
+
+
+PROVE_MISSING = Certification()
+"""Kernels without a certificate are proved when a model is loaded."""
 
 
 @dataclass(frozen=True)

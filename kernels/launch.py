@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -30,6 +32,22 @@ _TORCH = {
 }
 
 
+Watch = Callable[["Kernel", Mapping[str, Any], Any], None]
+"""Told of a launch: the kernel, the values of its parameters, and the binary that the compiler gave for them."""
+
+_WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)
+
+
+@contextmanager
+def watched(watch: Watch | None) -> Iterator[None]:
+    """Have launches within the block told, each before anything of its results is used; None for nobody."""
+    token = _WATCH.set(watch)
+    try:
+        yield
+    finally:
+        _WATCH.reset(token)
+
+
 @dataclass(frozen=True, eq=False)
 class Kernel:
     """A Triton function and its contract."""
@@ -51,7 +69,11 @@ class Kernel:
         grid = self.contract.programs({**values, **sizes})
         if 0 in grid:
             return None
-        return self.function[grid](**values, **tile.options())
+        binary = self.function[grid](**values, **tile.options())
+        watch = _WATCH.get()
+        if watch is not None:
+            watch(self, values, binary)
+        return binary
 
     def _check(self, values: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
         contract = self.contract

@@ -6,7 +6,7 @@ import click
 
 from vosti.impl.cli.ending import REFINES
 from vosti.impl.cli.parameters import model_options
-from vosti.impl.cli.running import check_model, use_one_thread
+from vosti.impl.cli.running import certification, check_model, use_one_thread
 
 
 @click.command("generate")
@@ -41,6 +41,8 @@ def generate_command(
     backend: str,
     dummy_weights: int | None,
     unsafe_unprobed: bool,
+    certified_only: bool,
+    unsafe_unverified: bool,
 ) -> int:
     """Continue a prompt with the checkpoint MODEL: the text goes to stdout as it comes.
 
@@ -69,6 +71,7 @@ def generate_command(
         backend=backend,
         dummy_weights=dummy_weights,
         unsafe_unprobed=unsafe_unprobed,
+        certification=certification(certified_only, unsafe_unverified),
         speculative_tokens=speculative_tokens,
     )
     for piece in llm.stream(prompt, params):

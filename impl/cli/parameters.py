@@ -37,6 +37,10 @@ _MODEL = (
     click.option(
         "--unsafe-unprobed", is_flag=True, help="Use a GPU on which the kernels' arithmetic was never checked."
     ),
+    click.option(
+        "--certified-only", is_flag=True, help="Refuse a GPU's kernel that has no certificate, instead of proving it."
+    ),
+    click.option("--unsafe-unverified", is_flag=True, help="Run a GPU's kernels without certificates."),
 )
 
 _SIZES = tuple(

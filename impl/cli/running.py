@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from vosti.impl.cli.ending import CannotRun
-from vosti.impl.cli.progress import progress
+from vosti.impl.cli.progress import Advance, progress
 
 if TYPE_CHECKING:
     from vosti.impl.backend import Backend
     from vosti.impl.checking import Run
-    from vosti.impl.options import EngineOptions
+    from vosti.impl.options import Certification, EngineOptions
     from vosti.impl.outputs import RequestOutput
     from vosti.impl.workload import Job, Workload
     from vosti.refinement.entries import Header
@@ -56,6 +57,8 @@ def prepare(
     backend: str,
     dummy_weights: int | None,
     unsafe_unprobed: bool,
+    certified_only: bool,
+    unsafe_unverified: bool,
     workload: str,
     seed: int,
     mode: Mode,
@@ -74,11 +77,17 @@ def prepare(
     folder = check_model(model, dummy_weights)
     use_one_thread()
 
-    from vosti.impl.checking import refuse_misfits
+    from vosti.impl.checking import ALONE_PAGE_SIZES, refuse_misfits
     from vosti.impl.opening import open_backend, open_tokenizer
 
     tokenizer = open_tokenizer(folder)
-    loaded = open_backend(folder, backend, dummy_weights=dummy_weights, unsafe_unprobed=unsafe_unprobed)
+    loaded = open_backend(
+        folder,
+        backend,
+        dummy_weights=dummy_weights,
+        unsafe_unprobed=unsafe_unprobed,
+        certification=certification(certified_only, unsafe_unverified, (options.page_size, *ALONE_PAGE_SIZES)),
+    )
     jobs = workloads.jobs(
         plan,
         vocab_size=loaded.vocab_size,
@@ -87,6 +96,27 @@ def prepare(
     )
     refuse_misfits(loaded, jobs, options)
     return Setting(model, loaded, plan, jobs, options, seed, mode)
+
+
+def certification(certified_only: bool, unsafe_unverified: bool, page_sizes: Sequence[int] = ()) -> Certification:
+    """What two options ask of kernels. A progress bar is there from the first proof to the last.
+
+    Raises `InvalidOptionError` if both are given.
+    """
+    from vosti.impl.options import Certification
+
+    bars = ExitStack()
+    shown: list[Advance] = []
+
+    def advance(done: float, total: float) -> None:
+        if not shown:
+            shown.append(bars.enter_context(progress("proving kernels")))
+        shown[0](done, total)
+        if done == total:
+            bars.close()
+            shown.clear()
+
+    return Certification(certified_only, unsafe_unverified, tuple(page_sizes), advance)
 
 
 def use_one_thread() -> None:

@@ -9,5 +9,6 @@ In reading order:
 - `interpret`: an interpreter of `ir.Kernel`, to test what is above.
 - `prove`, and what it imports: a contract and a kernel → obligations, each shown or refused; `entries`: all of ours.
 - `audit`: what a binary's instructions do that the typed IR does not ask for.
-- `binding`: certificates, which name the binary that a proof is about; `certify`: made, kept and found again.
+- `binding`: certificates, which name the binary that a proof is about; `certify`: made, kept and found again;
+  `workers`: made in several processes.
 """

@@ -13,9 +13,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import vosti.kernels.contract
+import vosti.spec.numerics
 from vosti.kernels.contract import Contract
 from vosti.kernels.disassembly import listing, matrix_classes
 from vosti.kernels.verifier.audit import ptx_findings, sass_findings
@@ -75,7 +78,7 @@ class Certificate:
     """Digest of the contract."""
 
     verifier: str
-    """Digest of the verifier's source."""
+    """Digest of the source of what proves: `verifier_digest`."""
 
     rules: tuple[str, ...]
     """Names of the numerical rules that the proof used."""
@@ -118,7 +121,7 @@ def check(certificate: Certificate, binary: Any, contract: Contract) -> None:
     if different:
         raise BindingError(
             f"The certificate of {certificate.binding.kernel} is about another {' and another '.join(different)}; "
-            "prove the kernel again."
+            "prove the kernel again (vosti certify, or a run without --certified-only)."
         )
 
 
@@ -134,8 +137,16 @@ def _text(value: object) -> str:
 
 @cache
 def verifier_digest() -> str:
-    """The version of the verifier: of its source."""
-    files = sorted(Path(__file__).parent.glob("*.py"))
+    """The version of what proves: of the source of the verifier, of the row programs, and of what asks the solver."""
+    solver = find_spec("vosti.refinement.smt.solve")
+    assert solver is not None
+    assert solver.origin is not None
+    files = [
+        *sorted(Path(__file__).parent.glob("*.py")),
+        *sorted(Path(vosti.spec.numerics.__path__[0]).glob("*.py")),
+        Path(vosti.kernels.contract.__file__),
+        Path(solver.origin),
+    ]
     return hashlib.sha256(b"".join(file.name.encode() + b"\n" + file.read_bytes() for file in files)).hexdigest()
 
 

@@ -1,15 +1,20 @@
-"""Certificates made, kept and found again: what a launcher asks before it runs a kernel."""
+"""Certificates made, kept and found again: what a backend asks for before it runs a kernel.
+
+Nothing here needs a solver but the making of a certificate: kept ones do where none is installed.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from vosti.kernels.catalogue import TARGETS, instances
+from vosti.kernels.catalogue import PAGE_SIZES, TARGETS, instances
 from vosti.kernels.contract import ALIGNMENT, Buffer, Contract
 from vosti.kernels.tables import Entry
 from vosti.kernels.verifier.binding import (
@@ -23,14 +28,21 @@ from vosti.kernels.verifier.binding import (
     verifier_digest,
 )
 from vosti.kernels.verifier.entries import Case
-from vosti.kernels.verifier.errors import VerifierError
+from vosti.kernels.verifier.errors import RefusedError, VerifierError
+from vosti.kernels.verifier.workers import certify_in_processes
 
 FOLDER = "VOSTI_CERTIFICATES"
 """Environment variable: where certificates are kept, if not under the user's cache."""
 
+SOLVER = "z3"
+"""The package that proofs need."""
+
+Advance = Callable[[float, float], None]
+"""Takes how many proofs are done, and of how many."""
+
 
 class UncertifiedError(VerifierError):
-    """There is no certificate, and none may be made now; the message says how to make one."""
+    """There is no certificate, and none may or can be made now; the message says what to do."""
 
 
 def certify(case: Case, binary: Any) -> Certificate:
@@ -40,7 +52,13 @@ def certify(case: Case, binary: Any) -> Certificate:
         RefusedError: if it is not proved.
         BindingError: if the audit finds something in the binary, or it was compiled from another IR.
     """
-    proof, binding = case.prove(), bind(binary)
+    try:
+        proof = case.prove()
+    except VerifierError:
+        raise
+    except Exception as error:  # a fault of the verifier proves nothing, either
+        raise RefusedError(f"The verifier failed: {type(error).__name__}: {error}") from error
+    binding = bind(binary)
     if proof.digest != binding.ir:
         raise BindingError(f"The binary of {binding.kernel} was compiled from another IR than the one that is proved.")
     contract = case.instance.kernel.contract
@@ -68,46 +86,45 @@ def premises(contract: Contract) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Store:
-    """Certificates in a folder, a file for each kernel, configuration and binary."""
+    """Certificates in a folder, a file for each kernel, configuration and binary.
+
+    They are not signed: whoever can write there can make one up.
+    """
 
     folder: Path
 
-    def certificate(self, case: Case, *, certified_only: bool = False) -> Certificate:
-        """The certificate of what a case compiles to here: the one that is kept, or a new one, which is kept.
+    def path(self, case: Case, binary: Any) -> Path:
+        """Where the certificate of a case and a binary is kept."""
+        named = f"{case.name}\n{case.architecture}\n{hashlib.sha256(binary.asm['cubin']).hexdigest()}"
+        return self.folder / f"{case.kernel}-{hashlib.sha256(named.encode()).hexdigest()[:32]}.json"
 
-        One that is about another binary, contract or verifier is never used: it is replaced, or refused if
-        `certified_only`.
+    def kept(self, case: Case, binary: Any) -> Certificate | None:
+        """The certificate that is kept of a case and what it compiled to; None if there is none.
 
         Raises:
-            UncertifiedError: if there is none, and `certified_only` forbids that one is made.
-            RefusedError: and `BindingError`, if none can be made.
+            BindingError: if what is kept is about another binary, contract or verifier.
         """
-        binary = case.instance.compiled(TARGETS[case.architecture])
         path = self.path(case, binary)
-        if path.exists():
-            try:
-                kept = decode(path.read_text())
-                check(kept, binary, case.instance.kernel.contract)
-                return kept
-            except BindingError:
-                if certified_only:
-                    raise
-        elif certified_only:
-            raise UncertifiedError(
-                f"There is no certificate of {case.name} in {self.folder}; run once without --certified-only."
-            )
-        made = certify(case, binary)
+        if not path.exists():
+            return None
+        certificate = decode(path.read_text())
+        check(certificate, binary, case.instance.kernel.contract)
+        return certificate
+
+    def make(self, case: Case) -> Certificate:
+        """A new certificate, which is kept in the place of what is there. Raises what `certify` raises."""
+        binary = case.instance.compiled(TARGETS[case.architecture])
+        try:
+            made = certify(case, binary)
+        except RefusedError as error:
+            raise RefusedError(f"{full_name(case)} is not proved: {error}") from error
+        path = self.path(case, binary)
         self.folder.mkdir(parents=True, exist_ok=True)
         # Another process may be writing the same one: a file is whole or not there.
         temporary = path.with_suffix(f".{os.getpid()}")
         temporary.write_text(encode(made))
         temporary.replace(path)
         return made
-
-    def path(self, case: Case, binary: Any) -> Path:
-        """Where the certificate of a case and a binary is kept."""
-        named = f"{case.name}\n{case.architecture}\n{hashlib.sha256(binary.asm['cubin']).hexdigest()}"
-        return self.folder / f"{case.kernel}-{hashlib.sha256(named.encode()).hexdigest()[:32]}.json"
 
 
 def default_store() -> Store:
@@ -116,19 +133,104 @@ def default_store() -> Store:
     return Store(Path(os.environ.get(FOLDER, cache / "vosti" / "certificates")))
 
 
-def certificates(
-    entries: Iterable[Entry], architecture: str, store: Store, *, certified_only: bool = False
-) -> dict[str, Certificate]:
-    """A certificate for each form of each entry, by the case's name, but for kernels that nothing is claimed of.
+def forms(entries: Iterable[Entry], architecture: str, page_sizes: Iterable[int] = ()) -> list[Case]:
+    """Each form of each entry once, but for kernels that nothing is claimed of.
 
-    Raises what `Store.certificate` raises, for the first form that has none.
+    Attention has a form for each size of pages: those that instances are listed for, and the given ones.
     """
-    found = {}
+    further = sorted(set(page_sizes) - set(PAGE_SIZES))
+    found: dict[str, Case] = {}
     for entry in entries:
-        for instance in instances(entry):
-            case = Case(instance, architecture)
-            if not instance.kernel.contract.unproved:
-                found[f"{case.name} warps={instance.tile.warps} stages={instance.tile.stages}"] = store.certificate(
-                    case, certified_only=certified_only
-                )
-    return found
+        for listed in instances(entry):
+            sizes = further if listed.constants.get("PAGE") == PAGE_SIZES[0] else ()
+            paged = (replace(listed, constants={**listed.constants, "PAGE": size}) for size in sizes)
+            for instance in (listed, *paged):
+                if not instance.kernel.contract.unproved:
+                    case = Case(instance, architecture)
+                    found.setdefault(full_name(case), case)
+    return list(found.values())
+
+
+def full_name(case: Case) -> str:
+    """Kernel, configuration, and how a program is divided among threads, which no typed IR shows."""
+    return f"{case.name} warps={case.instance.tile.warps} stages={case.instance.tile.stages}"
+
+
+def certificates(
+    cases: Sequence[Case],
+    store: Store,
+    *,
+    certified_only: bool = False,
+    jobs: int | None = None,
+    advance: Advance = lambda done, total: None,
+) -> list[Certificate]:
+    """A certificate of what each case compiles to here, in order: the one that is kept, or a new one, which is kept.
+
+    One that is about another binary, contract or verifier is never used: it is replaced, or refused if
+    `certified_only`.
+
+    Args:
+        cases: of this project's kernels, if `jobs` is not 1.
+        store: where certificates are kept.
+        certified_only: whether none may be made.
+        jobs: how many are made at a time, each in a process of its own; as many as there are processors if None.
+        advance: told how many of those that are missing were made, from none on; of all, at the end, however it ends.
+
+    Raises:
+        UncertifiedError: if one is missing, and none may be made, or none can be for want of a solver.
+        RefusedError: and `BindingError`, if none can be made.
+    """
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        binaries = list(pool.map(lambda case: case.instance.compiled(TARGETS[case.architecture]), cases))
+    found = [_usable(store, case, binary, certified_only) for case, binary in zip(cases, binaries, strict=True)]
+    missing = [case for case, kept in zip(cases, found, strict=True) if kept is None]
+    if missing:
+        _refuse_making(missing, store, certified_only)
+        _make(missing, store, min(jobs or os.cpu_count() or 1, len(missing)), advance)
+    return [
+        kept if kept is not None else _made(store, case, binary)
+        for case, binary, kept in zip(cases, binaries, found, strict=True)
+    ]
+
+
+def _usable(store: Store, case: Case, binary: Any, certified_only: bool) -> Certificate | None:
+    try:
+        return store.kept(case, binary)
+    except BindingError:
+        if certified_only:
+            raise
+        return None
+
+
+def _refuse_making(missing: Sequence[Case], store: Store, certified_only: bool) -> None:
+    others = f" and {len(missing) - 1} other forms" if len(missing) > 1 else ""
+    what = f"There is no certificate of {full_name(missing[0])}{others} in {store.folder}"
+    if certified_only:
+        raise UncertifiedError(
+            f"{what}, and --certified-only forbids to prove it now: run once without it, or make certificates with "
+            "vosti certify."
+        )
+    if find_spec(SOLVER) is None:
+        raise UncertifiedError(
+            f"{what}, and none can be made where z3 is not installed: pip install z3-solver; or carry certificates "
+            f"that vosti certify made elsewhere, in a folder that {FOLDER} names; or run without, by "
+            "--unsafe-unverified."
+        )
+
+
+def _make(cases: Sequence[Case], store: Store, jobs: int, advance: Advance) -> None:
+    advance(0, len(cases))
+    made = certify_in_processes(cases, store.folder, jobs) if jobs > 1 else map(store.make, cases)
+    try:
+        for done, _ in enumerate(made, 1):
+            advance(done, len(cases))
+    finally:
+        advance(len(cases), len(cases))
+
+
+def _made(store: Store, case: Case, binary: Any) -> Certificate:
+    """What was made just now, perhaps by another process: it has to be about this one's binary."""
+    made = store.kept(case, binary)
+    if made is None:
+        raise BindingError(f"The binary of {full_name(case)} is not the one that was proved just now.")
+    return made

@@ -7,7 +7,8 @@ not finite come back in one copy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 import torch
@@ -15,17 +16,20 @@ from torch import Tensor
 
 from vosti.impl.backend import Batch, Digests, ForwardResult
 from vosti.impl.backends.cuda.binding import Shared
-from vosti.impl.backends.cuda.digests import DeviceDigests
-from vosti.impl.backends.cuda.fingerprint import Device, fingerprint
+from vosti.impl.backends.cuda.certifier import Certifier
+from vosti.impl.backends.cuda.digests import DIGESTS, DeviceDigests
+from vosti.impl.backends.cuda.fingerprint import NO_BINARIES, Device, architecture, entries_used, fingerprint
 from vosti.impl.backends.cuda.forward import LARGEST_GRAPH, Forward
 from vosti.impl.backends.cuda.lowering import lower
 from vosti.impl.backends.cuda.memory import Memory
 from vosti.impl.backends.cuda.metadata import SPLIT, Limits, Packed, Shape, pack, write
 from vosti.impl.backends.cuda.plan import DevicePlan, Form, cache_names
 from vosti.impl.errors import BatchError, DeviceMemoryError
+from vosti.impl.models.config import ModelConfig
 from vosti.impl.models.model import Model
 from vosti.impl.models.plan import Parameter, Plan
-from vosti.kernels.tables import Table
+from vosti.impl.options import PROVE_MISSING
+from vosti.kernels.tables import Entry, Table
 from vosti.spec.digests import WORD_SUM
 
 MOST_FORWARDS = 64
@@ -40,7 +44,15 @@ def layout(plan: Plan) -> Sequence[Parameter]:
 class CudaBackend:
     """A model and one pool of pages; see `vosti.impl.backend.Backend`. Not safe for several threads at once."""
 
-    def __init__(self, model: Model, table: Table, device: str | torch.device = "cuda", *, graphs: bool = True) -> None:
+    def __init__(
+        self,
+        model: Model,
+        table: Table,
+        device: str | torch.device = "cuda",
+        *,
+        graphs: bool = True,
+        certifier: Certifier | None = None,
+    ) -> None:
         """A backend without a pool.
 
         Args:
@@ -48,8 +60,11 @@ class CudaBackend:
             table: which tiles may run.
             device: "cuda"; or "cpu", where kernels run in Triton's interpreter, on float32.
             graphs: whether forwards of small batches are captured, and replayed.
+            certifier: lets binaries run; None for one that proves what has no certificate. (The interpreter has no
+                binaries.)
 
         Raises:
+            UncertifiedKernelError: if what a launch may run has no certificate, and gets none.
             UnsupportedModelError: if some launch of the model's plan is computed by no kernel.
             ConfigurationError: if some launch has no tile in the table.
         """
@@ -58,13 +73,20 @@ class CudaBackend:
         self._device = torch.device(device)
         self._graphs = graphs
         self._memory = Memory(self._device)
-        self._plans = {form: lower(model.plan, form, logit_block=self._logit_block()) for form in Form}
+        self._plans = plans_of(model.plan, model.config, table)
         self._parameters: Mapping[str, Tensor] = {
             **{alias: model.parameters[name] for alias, name in model.plan.tied},
             **model.parameters,
         }
         self._storage = next(parameter.dtype for parameter in model.parameters.values())
         self.most_split_rows = self._check_tiles()
+        self._entries = entries_launched(self._plans.values(), table)
+        self.certifier = certifier
+        """None where there are no binaries."""
+
+        if self._device.type == "cuda":
+            self.certifier = certifier or Certifier(architecture(self._device), PROVE_MISSING)
+            self.certifier.require(self._entries)
         self.limits = Limits(self.vocab_size, self.max_positions, 0, 1)
         self._pool = torch.empty(0)
         """Of all layers; `_caches` are parts of it."""
@@ -73,12 +95,6 @@ class CudaBackend:
         self._digests = DeviceDigests(table, self._device)
         self._forwards: dict[Shape, Forward] = {}
         self._fingerprint: dict[str, object] | None = None
-
-    def _logit_block(self) -> int:
-        config = self.model.config
-        capped = int(config.final_softcap is not None)
-        entry = self.table.entry("logits", width=config.vocab_size, capped=capped)
-        return entry.choices[0].tile.block("BLOCK")
 
     def _check_tiles(self) -> int:
         """Find every launch's entry; return how many rows of a sequence the split form takes."""
@@ -115,7 +131,10 @@ class CudaBackend:
     def fingerprint(self) -> dict[str, object]:
         """The configuration W."""
         if self._fingerprint is None:
-            self._fingerprint = fingerprint(self.model, self._plans.values(), self.table, Device.of(self._device))
+            certifier = self.certifier
+            certified = NO_BINARIES if certifier is None else certifier.described(self._entries)
+            device = Device.of(self._device)
+            self._fingerprint = fingerprint(self.model, self._plans.values(), self.table, device, certified)
         return dict(self._fingerprint)
 
     # ------------------------------------------------------------ the pool
@@ -123,10 +142,13 @@ class CudaBackend:
     def allocate(self, pages: int, page_size: int) -> None:
         """Make a fresh pool, all zeros.
 
-        Raises `BatchError` unless both numbers are at least 1, and `DeviceMemoryError` if there is no room.
+        Raises `BatchError` unless both numbers are at least 1, `DeviceMemoryError` if there is no room, and
+        `UncertifiedKernelError` if what runs with pages of this size has no certificate, and gets none.
         """
         if pages < 1 or page_size < 1:
             raise BatchError(f"A pool needs at least one page of at least one slot, not {pages} of {page_size}.")
+        if self.certifier is not None:
+            self.certifier.require(self._entries, (page_size,))
         self.limits = Limits(self.vocab_size, self.max_positions, pages, page_size)
         self._forwards = {}
         self._caches = {}
@@ -167,11 +189,17 @@ class CudaBackend:
     def slot_digests(self, slots: Sequence[int]) -> Digests:
         """Begin to digest slots. Raises `BatchError` for a slot out of range."""
         self._check_slots(slots)
-        return self._digests.slots(self._pool, slots)
+        with self._watching():
+            return self._digests.slots(self._pool, slots)
 
     def row_digests(self, logits: Tensor) -> Digests:
         """Begin to digest rows of logits."""
-        return self._digests.rows(logits)
+        with self._watching():
+            return self._digests.rows(logits)
+
+    def _watching(self) -> AbstractContextManager[None]:
+        """Where kernels are launched: binaries have to be certified."""
+        return nullcontext() if self.certifier is None else self.certifier.watching()
 
     def _check_slots(self, slots: Sequence[int]) -> None:
         count = self.limits.pages * self.limits.page_size
@@ -181,13 +209,18 @@ class CudaBackend:
     # ------------------------------------------------------------ the forward
 
     def forward(self, batch: Batch) -> ForwardResult:
-        """Compute the batch's rows. Raises `BatchError` before any slot is changed."""
+        """Compute the batch's rows.
+
+        Raises `BatchError` before any slot is changed, and `UncertifiedKernelError` if a binary was launched that is
+        not the one that was proved.
+        """
         if not self._caches:
             raise BatchError("There is no pool; call allocate(pages, page_size) before the first forward.")
         packed = pack(batch, self.limits)
         forward = self.forward_of(self.shape_of(packed))
         write(packed, forward.places, forward.host)
-        forward.run()
+        with self._watching():
+            forward.run()
         logits = forward.logits[: len(batch.logit_rows)].clone()
         largest = self._memory.take_host("largest", len(logits))
         largest.copy_(first_largest(logits), non_blocking=True)
@@ -249,6 +282,18 @@ class CudaBackend:
     def plans(self) -> Mapping[Form, DevicePlan]:
         """The launches of a forward, by the form of attention."""
         return self._plans
+
+
+def plans_of(plan: Plan, config: ModelConfig, table: Table) -> Mapping[Form, DevicePlan]:
+    """The launches of a model's forward, by the form of attention. Raises what `CudaBackend` raises."""
+    capped = int(config.final_softcap is not None)
+    block = table.entry("logits", width=config.vocab_size, capped=capped).choices[0].tile.block("BLOCK")
+    return {form: lower(plan, form, logit_block=block) for form in Form}
+
+
+def entries_launched(plans: Iterable[DevicePlan], table: Table) -> list[Entry]:
+    """The entries of what forwards launch, and of the digests. Raises `ConfigurationError` if one is missing."""
+    return [*entries_used(plans, table), *(table.entry(name) for name in DIGESTS)]
 
 
 def first_largest(logits: Tensor) -> Tensor:

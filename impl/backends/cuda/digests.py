@@ -12,6 +12,9 @@ from vosti.impl.backend import Digests
 from vosti.kernels.digest import Layout, digest, fetched, hexadecimal, layout, matrix_layout
 from vosti.kernels.tables import Table
 
+DIGESTS = ("digest", "digest_merge")
+"""The operations of a digest, in order."""
+
 WORD = 4
 """Bytes of a word."""
 
@@ -21,7 +24,7 @@ class DeviceDigests:
 
     def __init__(self, table: Table, device: torch.device) -> None:
         """Raises `ConfigurationError` if the table has no tiles for digests."""
-        self._entries = table.entry("digest"), table.entry("digest_merge")
+        self._entries = table.entry(DIGESTS[0]), table.entry(DIGESTS[1])
         self._device = device
         self._slots = layout([], device)
         self._rows: dict[int, Layout] = {}

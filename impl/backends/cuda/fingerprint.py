@@ -1,14 +1,15 @@
 """The configuration W of Definition 2.1, as far as the CUDA backend fixes it: what may change a value.
 
 Page size, batch sizes, graphs, the form of attention and the tile that is chosen out of a table's entry are left out:
-across them values must agree. The entries are in, and so are the classes of matrix instructions in the binaries.
+across them values must agree. The entries are in, and so are the classes of matrix instructions in the binaries, the
+digest of the binaries' certificates, and the names of kernels that have none.
 """
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -46,6 +47,9 @@ HOST = ("backend", "binding", "forward", "lowering", "metadata")
 
 INTERPRETED = "interpreter"
 """What stands for the GPU where there is none, and kernels run in Triton's interpreter."""
+
+NO_BINARIES: Mapping[str, object] = {"certificates": INTERPRETED, "unproved": []}
+"""What W says of certificates there."""
 
 
 @dataclass(frozen=True)
@@ -123,13 +127,19 @@ def failed_rules(record: Record | None) -> tuple[str, ...]:
     return tuple(sorted({*record.failed, *record.lacking(rule.name for rule in RULES.values() if rule.probed)}))
 
 
-def fingerprint(model: Model, plans: Iterable[DevicePlan], table: Table, device: Device) -> dict[str, object]:
-    """W as JSON types. Compiles what the plans' entries name, if no earlier run did."""
+def fingerprint(
+    model: Model, plans: Iterable[DevicePlan], table: Table, device: Device, certified: Mapping[str, object]
+) -> dict[str, object]:
+    """W as JSON types. Compiles what the plans' entries name, if no earlier run did.
+
+    `certified` is what is said of certificates: `NO_BINARIES`, or as `vosti.impl.backends.cuda.certifier` describes it.
+    """
     entries = entries_used(plans, table)
     compiled = {} if device.name == INTERPRETED else instruction_classes(entries, device.architecture)
     package, kernels = Path(__file__).parent, Path(vosti.kernels.__path__[0])
     sources = [*(kernels / f"{name}.py" for name in KERNELS), *(package / f"{name}.py" for name in HOST)]
     return {
+        **certified,
         "architecture": device.architecture,
         "backend": "cuda",
         "compiler": device.compiler,
