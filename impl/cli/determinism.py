@@ -55,6 +55,8 @@ def determinism_command(
     axes: str,
     dummy_weights: int | None,
     unsafe_unprobed: bool,
+    certified_only: bool,
+    unsafe_unverified: bool,
     report: Path | None,
     seconds: float | None,
     json_file: Path | None,
@@ -77,7 +79,7 @@ def determinism_command(
         raise CannotRun(f"There is no engine {engine!r}: the engines are {', '.join(ENGINES)}.")
     chosen = tuple(axis.strip() for axis in axes.split(",") if axis.strip())
     check_model(model, dummy_weights)
-    choice = Choice(engine, model, backend, dummy_weights, unsafe_unprobed)
+    choice = Choice(engine, model, backend, dummy_weights, unsafe_unprobed, certified_only, unsafe_unverified)
     if report is None:
         with TemporaryDirectory(prefix="vosti-") as folder:
             summary = _measure(choice, suite, chosen, Path(folder), seconds)

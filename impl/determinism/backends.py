@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from vosti.impl.backend import Backend
     from vosti.impl.backends.cuda.backend import CudaBackend
     from vosti.impl.models.model import Model
+    from vosti.impl.options import Certification
     from vosti.kernels.tables import Table
 
 
@@ -30,13 +31,21 @@ class Backends:
     variants: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-def open_backends(path: Path, backend: str, *, dummy_weights: int | None, unsafe_unprobed: bool) -> Backends:
+def open_backends(
+    path: Path, backend: str, *, dummy_weights: int | None, unsafe_unprobed: bool, certification: Certification
+) -> Backends:
     """Load a model for a backend, by the name that `vosti.impl.opening` knows; raises what that raises."""
     from vosti.impl.backends.cpu import CpuBackend
     from vosti.impl.backends.cuda.backend import CudaBackend
     from vosti.impl.opening import open_backend
 
-    plain = open_backend(path, backend, dummy_weights=dummy_weights, unsafe_unprobed=unsafe_unprobed)
+    plain = open_backend(
+        path,
+        backend,
+        dummy_weights=dummy_weights,
+        unsafe_unprobed=unsafe_unprobed,
+        certification=certification,
+    )
     if isinstance(plain, CpuBackend):
         return _cpu(plain.model)
     assert isinstance(plain, CudaBackend), "there are two backends"
@@ -78,7 +87,7 @@ def _cuda(plain: CudaBackend) -> Backends:
         variant = settings.variant
         if not variant:
             return plain
-        return CudaBackend(plain.model, tables.get(variant, plain.table), graphs=variant != EAGER)
+        return CudaBackend(plain.model, tables.get(variant, plain.table), graphs=variant != EAGER, certifier=plain.certifier)
 
     return Backends(plain.model, opened, can_poison=False, variants={"tiles": tuple(tables), "graphs": (EAGER,)})
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from vosti.impl.bundled import find_checkpoint
 from vosti.impl.determinism.prompts import read_vocabulary
 from vosti.impl.determinism.protocol import Subject
+from vosti.impl.options import Certification
 
 ENGINES = ("vosti", "transformers", "vllm", "vllm-batch-invariant")
 """The names of the engines."""
@@ -24,6 +25,12 @@ class Choice:
     unsafe_unprobed: bool = False
     """Whether this engine runs on a GPU on which its kernels were never checked."""
 
+    certified_only: bool = False
+    """Whether this engine refuses kernels that have no certificate, instead of proving them."""
+
+    unsafe_unverified: bool = False
+    """Whether it runs kernels without certificates."""
+
     def words(self) -> tuple[str, ...]:
         """The choice as arguments of a process."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -39,7 +46,7 @@ class Choice:
             named["model"],
             named["backend"],
             None if seed is None else int(seed),
-            named["unsafe_unprobed"] == "True",
+            *(named[name] == "True" for name in ("unsafe_unprobed", "certified_only", "unsafe_unverified")),
         )
 
 
@@ -70,7 +77,11 @@ def _vosti(choice: Choice) -> Subject:
     torch.set_num_threads(1)
     path = find_checkpoint(choice.model)
     backends = open_backends(
-        path, choice.backend, dummy_weights=choice.dummy_weights, unsafe_unprobed=choice.unsafe_unprobed
+        path,
+        choice.backend,
+        dummy_weights=choice.dummy_weights,
+        unsafe_unprobed=choice.unsafe_unprobed,
+        certification=Certification(choice.certified_only, choice.unsafe_unverified),
     )
     config = backends.model.config
     windows = [attention.window for attention in config.attention.values() if attention.window is not None]
