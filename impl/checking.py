@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from vosti.impl.drafting import Script, ScriptedDrafter, drafter_of
 from vosti.impl.errors import StalledError
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from vosti.impl.engine import Engine
     from vosti.impl.outputs import RequestOutput
     from vosti.impl.sampling import Logprobs
+
+T = TypeVar("T")
 
 ALONE_PAGE_SIZES = (1, 4, 16, 64)
 """Page sizes of the runs alone, in turn."""
@@ -44,15 +46,15 @@ class Run:
 
 @dataclass(frozen=True)
 class Difference:
-    """A request whose outputs in company are no beginning of those alone."""
+    """A request that is answered otherwise in company than alone."""
 
     request: str
     index: int
     """The first output, or token of the prompt, that differs."""
 
-    company: int | Logprobs | None
-    alone: int | Logprobs | None
-    """The tokens, or what was reported of them; None where there is none."""
+    company: int | Logprobs | str | None
+    alone: int | Logprobs | str | None
+    """The tokens, what was reported of them, or how they ended; None where there is none."""
 
     what: str = "emitted token"
     """What differs."""
@@ -189,25 +191,26 @@ def serve(engine: Engine, jobs: Sequence[Job], on_step: Callable[[int], None] = 
 
 
 def difference(together: RequestOutput, alone: RequestOutput) -> Difference | None:
-    """Where a request's outputs in company stop being a beginning of its outputs alone.
+    """Where a request's outputs in company are not its outputs alone; of one that was called off, no beginning of them.
 
     Both are views of one request from one sampler state: they are prefix-comparable (Definition 2.1), and the one
     alone, which nobody calls off, is at least as long. What is reported of their tokens, and of the prompt's, is a
-    function of the same logits.
+    function of the same logits; how they end, of the same tokens.
     """
-    for i, token in enumerate(together.token_ids):
-        other = alone.token_ids[i] if i < len(alone.token_ids) else None
-        if token != other:
-            return Difference(together.request_id, i, token, other)
-    if together.finish_reason != "cancelled" and len(together.token_ids) < len(alone.token_ids):
-        i = len(together.token_ids)
-        return Difference(together.request_id, i, None, alone.token_ids[i])
-    for where, got, expected in (
-        ("output", together.logprobs, alone.logprobs),
-        ("prompt token", together.prompt_logprobs, alone.prompt_logprobs),
+    called_off = together.finish_reason == "cancelled"
+    for what, where, company, expected in (
+        ("emitted token", "output", together.token_ids, alone.token_ids),
+        ("reported", "output", together.logprobs, alone.logprobs),
+        ("reported", "prompt token", together.prompt_logprobs, alone.prompt_logprobs),
     ):
-        for i, reported in enumerate(got):
-            known = expected[i] if i < len(expected) else None
-            if reported != known:
-                return Difference(together.request_id, i, reported, known, "reported", where)
+        for i in range(len(company) if called_off else max(len(company), len(expected))):
+            if company[i : i + 1] != expected[i : i + 1]:
+                return Difference(together.request_id, i, _at(company, i), _at(expected, i), what, where)
+    if not called_off and together.finish_reason != alone.finish_reason:
+        i = len(together.token_ids)
+        return Difference(together.request_id, i, together.finish_reason, alone.finish_reason, "ended with")
     return None
+
+
+def _at(some: Sequence[T], i: int) -> T | None:
+    return some[i] if i < len(some) else None

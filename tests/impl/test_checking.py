@@ -160,12 +160,14 @@ def output(tokens: tuple[int, ...], reason: str = "length") -> RequestOutput:
         (output((3,), "cancelled"), output((1, 2)), (0, 3, 1)),
         (output((1, 2, 3)), output((1, 2)), (2, 3, None)),
         (output((1,), "error"), output((1, 2)), (1, None, 2)),
+        (output((1, 2)), output((1, 2), "error"), (2, "length", "error")),
+        (output((1, 2), "error"), output((1, 2), "error"), None),
     ],
 )
 def test_outputs_in_company_are_a_beginning_of_those_alone(
-    company: RequestOutput, alone: RequestOutput, found: tuple[int, int | None, int | None] | None
+    company: RequestOutput, alone: RequestOutput, found: tuple[int, int | str | None, int | str | None] | None
 ) -> None:
-    """The first output that differs is named; only a request that was called off may stop early."""
+    """The first output that differs is named, or the end; only a request that was called off may stop early."""
     difference = checking.difference(company, alone)
 
     assert found == (difference and (difference.index, difference.company, difference.alone))
@@ -174,13 +176,22 @@ def test_outputs_in_company_are_a_beginning_of_those_alone(
 
 
 def test_what_is_reported_is_compared() -> None:
-    """A log-probability that differs is named, of an output or of a token of the prompt; a shorter report is none."""
+    """A log-probability that differs is named, of an output or of a token of the prompt, and one that is missing or too
+    much; only a request that was called off may be told less.
+    """
     one, two = Logprobs(1, -0.5, ()), Logprobs(1, -0.25, ())
     alone = replace(output((1, 2)), logprobs=(one, one), prompt_logprobs=(None, one, one))
     shorter = replace(alone, logprobs=(one,), prompt_logprobs=(None, one))
 
     assert None is checking.difference(alone, alone)
-    assert None is checking.difference(shorter, alone)
+    assert None is checking.difference(replace(shorter, finish_reason="cancelled"), alone)
+    assert "reported None at output 1 in company" in str(checking.difference(shorter, alone))
+    assert "reported None at prompt token 2 in company" in str(
+        checking.difference(replace(shorter, logprobs=alone.logprobs), alone)
+    )
+    assert "at prompt token 2 in company, and None alone." in str(
+        checking.difference(replace(alone, finish_reason="cancelled"), replace(alone, prompt_logprobs=(None, one)))
+    )
     assert "reported Logprobs(token=1, logprob=-0.25, top=()) at output 1 in company, and Logprobs(" in str(
         checking.difference(replace(alone, logprobs=(one, two)), alone)
     )
