@@ -1,13 +1,18 @@
-"""Launches of kernels on small arrays, as Triton's interpreter did them in float32, and the same of the tile IR."""
+"""Launches of kernels, recorded: what lay in their buffers before and after; and what the tile IR makes of the same.
+
+They are Triton's interpreter's, in float32, or a GPU's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 import numpy as np
+import torch
 
 from vosti.kernels.catalogue import TARGETS
 from vosti.kernels.contract import Buffer, Descriptor
@@ -47,6 +52,8 @@ class Launch:
     descriptors: dict[str, Described]
     before: dict[str, Any]
     after: dict[str, Any]
+    text: str = ""
+    """The typed IR of the binary that ran; Triton's interpreter has none."""
 
     def ttir(self) -> str:
         """The typed IR of this form of the kernel, with float32 in the place of bfloat16."""
@@ -93,3 +100,57 @@ def _equal(expected: Any, found: Any, tolerance: float) -> bool:
         return bool(np.array_equal(expected, found, equal_nan=expected.dtype.kind == "f"))
     scale = max(1.0, float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected))))
     return bool(np.allclose(expected, found, rtol=0.0, atol=tolerance * scale, equal_nan=True))
+
+
+Launcher = Callable[..., Any]
+"""`Kernel.launch`, or what stands for it."""
+
+
+@contextmanager
+def recorded(launch: Launcher = Launched.launch) -> Iterator[list[Launch]]:
+    """Every launch in the block is done by `launch`, and taken down."""
+    launches: list[Launch] = []
+
+    def recording(self: Launched, arguments: dict[str, Any], tile: Tile, **sizes: int) -> Any:
+        values = {**arguments, **dict(tile.blocks)}
+        constants = {name: values[name] for name in self.contract.constants if name in arguments}
+        bases = {name: getattr(value, "base", value) for name, value in arguments.items()}
+        # A buffer that is not used may be another one under another type.
+        places = {name: f"{base.data_ptr()} {base.dtype}" for name, base in bases.items() if hasattr(base, "data_ptr")}
+        tensors = {place: bases[name] for name, place in places.items()}
+        described = {
+            name: Described(places[name], tuple(value.shape), tuple(value.strides))
+            for name, value in arguments.items()
+            if hasattr(value, "base")
+        }
+        before = {place: as_array(tensor) for place, tensor in tensors.items()}
+        binary = launch(self, arguments, tile, **sizes)
+        launches.append(
+            Launch(
+                kernel=self.contract.kernel,
+                module=self.function.fn.__module__,
+                constants=constants,
+                blocks=tile.blocks,
+                grid=self.contract.programs({**values, **sizes}),
+                numbers={name: value for name, value in arguments.items() if name not in {*constants, *places}},
+                pointers={name: place for name, place in places.items() if name not in described},
+                descriptors=described,
+                before=before,
+                after={place: as_array(tensor) for place, tensor in tensors.items()},
+                text=binary.asm["ttir"] if hasattr(binary, "asm") else "",
+            )
+        )
+        return binary
+
+    original = Launched.launch
+    Launched.launch = recording  # type: ignore[method-assign,assignment]
+    try:
+        yield launches
+    finally:
+        Launched.launch = original  # type: ignore[method-assign]
+
+
+def as_array(tensor: Any) -> Any:
+    """A copy of a tensor's elements; of bf16 numbers, their bits as uint16."""
+    flat = tensor.detach().reshape(-1).cpu()
+    return np.array(flat.view(torch.int16).numpy().view(np.uint16) if flat.dtype == torch.bfloat16 else flat.numpy())
