@@ -68,6 +68,31 @@ def test_drafts_are_looked_up(tokens: list[int], cut: int, length: int) -> None:
     assert len(draft) <= length
 
 
+@given(steps=st.lists(st.tuples(st.sampled_from("ab"), st.lists(st.integers(0, 2), max_size=3)), max_size=12))
+def test_what_is_remembered_changes_no_draft(steps: list[tuple[str, list[int]]]) -> None:
+    """Asked about histories that grow, about others in between, or about another one under the same name, a drafter
+    proposes what one proposes that is asked for the first time.
+    """
+    lookup, outputs = PromptLookup(3, 3, 1), {"a": some(), "b": some()}
+    for name, new in steps:
+        outputs[name] = some(*outputs[name], *new) if len(outputs[name]) < 9 else some()
+        prompt = some(1, 0, 2) if len(outputs[name]) % 4 else some(0, 1, 0)
+        assert PromptLookup(3, 3, 1).propose(RequestId(name), prompt, outputs[name]) == lookup.propose(
+            RequestId(name), prompt, outputs[name]
+        )
+
+
+def test_requests_that_have_gone_are_forgotten() -> None:
+    """What is kept of a request goes when an engine has asked about all others and not about it."""
+    lookup = PromptLookup(3, 3, 1)
+    for step in range(4):
+        for name in ("a", "b", "c") if step < 2 else ("b",):
+            lookup.propose(RequestId(name), some(1, 2, 1), some(*range(step)))
+
+    kept = lookup._histories._asked | lookup._histories._before
+    assert {RequestId("b")} == kept.keys()
+
+
 def test_the_options_choose() -> None:
     """There are no drafts by default; requests without a script get what is looked up."""
     assert isinstance(drafter_of(EngineOptions()), NoDrafter)
