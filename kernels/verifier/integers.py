@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from itertools import count
+from operator import mul
+from typing import TypeAlias
 from weakref import WeakValueDictionary
 
 _NUMBERS = count()
@@ -47,6 +49,9 @@ class Int:
     """Σ coefficient · monomial, the monomials in ascending order and the coefficients not 0."""
 
     terms: tuple[tuple[Monomial, int], ...]
+    low: int | None
+    high: int | None
+    """The lowest and the highest value, as far as the atoms' own ranges tell."""
 
     @property
     def constant(self) -> int | None:
@@ -64,16 +69,19 @@ class Int:
         return _made({monomial: -coefficient for monomial, coefficient in self.terms})
 
     def __sub__(self, other: Int | int) -> Int:
-        return self + -integer(other)
+        total = dict(self.terms)
+        for monomial, coefficient in integer(other).terms:
+            total[monomial] = total.get(monomial, 0) - coefficient
+        return _made(total)
 
     def __rsub__(self, other: Int | int) -> Int:
-        return integer(other) + -self
+        return integer(other) - self
 
     def __mul__(self, other: Int | int) -> Int:
         product: dict[Monomial, int] = {}
         for left, a in self.terms:
             for right, b in integer(other).terms:
-                monomial = tuple(sorted(left + right, key=_number))
+                monomial = tuple(sorted(left + right, key=_number)) if left and right else left or right
                 product[monomial] = product.get(monomial, 0) + a * b
         return _made(product)
 
@@ -142,7 +150,7 @@ class Cond:
 
 # Hash consing, as in `vosti.refinement.smt.terms`: it holds nothing that nobody else holds.
 _ATOMS: WeakValueDictionary[tuple[object, ...], Atom] = WeakValueDictionary()
-_INTS: WeakValueDictionary[tuple[object, ...], Int] = WeakValueDictionary()
+_INTS: WeakValueDictionary[frozenset[tuple[Monomial, int]], Int] = WeakValueDictionary()
 _CONDS: WeakValueDictionary[tuple[object, ...], Cond] = WeakValueDictionary()
 
 
@@ -163,9 +171,17 @@ def _atom(kind: str, parts: tuple[object, ...], low: int | None, high: int | Non
 
 
 def _made(terms: Mapping[Monomial, int]) -> Int:
+    key = frozenset([item for item in terms.items() if item[1]])
+    value = _INTS.get(key)
+    if value is None:
+        value = _INTS[key] = _undivided(terms) or Int(tuple(sorted(key, key=_order)), *_bounds(key))
+    return value
+
+
+def _undivided(terms: Mapping[Monomial, int]) -> Int | None:
+    """d · ⌊a / d⌋ + a mod d = a, for d > 0; None if the terms have nothing of this form."""
     for monomial, coefficient in terms.items():
         if len(monomial) == 1 and monomial[0].kind == "mod" and coefficient:
-            # d · ⌊a / d⌋ + a mod d = a, for d > 0.
             dividend, divisor = monomial[0].parts
             assert isinstance(dividend, Int)
             assert isinstance(divisor, Int)
@@ -174,11 +190,7 @@ def _made(terms: Mapping[Monomial, int]) -> Int:
             if d > 0 and quotient is not None and terms.get((quotient,)) == d * coefficient:
                 rest = {m: c for m, c in terms.items() if m not in (monomial, (quotient,))}
                 return _sum((_made(rest), dividend * coefficient))
-    key = tuple(sorted((item for item in terms.items() if item[1]), key=_order))
-    value = _INTS.get(key)
-    if value is None:
-        value = _INTS[key] = Int(key)
-    return value
+    return None
 
 
 def _sum(values: Iterable[Int]) -> Int:
@@ -230,21 +242,20 @@ def condition(name: str) -> Cond:
     return _cond("symbol", name)
 
 
-def bounds(value: Int) -> tuple[int | None, int | None]:
-    """The lowest and the highest value, as far as the atoms' own ranges tell."""
+_Range = tuple[int | None, int | None]
+
+
+def _bounds(terms: Iterable[tuple[Monomial, int]]) -> _Range:
     low: int | None = 0
     high: int | None = 0
-    for monomial, coefficient in value.terms:
-        one: _Range = (1, 1)
-        least, most = reduce(_product, ((atom.low, atom.high) for atom in monomial), one)
-        if coefficient < 0:
-            least, most = most, least
-        low = None if low is None or least is None else low + coefficient * least
-        high = None if high is None or most is None else high + coefficient * most
+    for monomial, coefficient in terms:
+        span: _Range = (1, 1)
+        for atom in monomial:
+            span = _product(span, (atom.low, atom.high))
+        below, above = span if coefficient > 0 else span[::-1]
+        low = None if low is None or below is None else low + coefficient * below
+        high = None if high is None or above is None else high + coefficient * above
     return low, high
-
-
-_Range = tuple[int | None, int | None]
 
 
 def _product(left: _Range, right: _Range) -> _Range:
@@ -257,7 +268,7 @@ def _product(left: _Range, right: _Range) -> _Range:
 
 
 def _fits(value: Int, length: int) -> bool:
-    low, high = bounds(value)
+    low, high = value.low, value.high
     return low is not None and high is not None and 0 <= low and high < length
 
 
@@ -265,7 +276,7 @@ def _divided(value: Int, divisor: Int) -> tuple[Int, Int]:
     """⌊value / divisor⌋ and the remainder."""
     d = divisor.constant
     if d is None or d <= 0:
-        low, high = bounds(divisor)
+        low, high = divisor.low, divisor.high
         most = None if high is None or low is None or low < 1 else high - 1
         quotient = _atom("div", (value, divisor), None, None)
         return quotient, _atom("mod", (value, divisor), None if most is None else 0, most)
@@ -285,14 +296,14 @@ def _divided(value: Int, divisor: Int) -> tuple[Int, Int]:
         if _fits(fine, g):
             inner, left = _divided(coarse, integer(d // g))
             return quotient + inner, g * left + fine
-    low, high = bounds(rest)
+    low, high = rest.low, rest.high
     lowest, highest = None if low is None else low // d, None if high is None else high // d
     return quotient + _atom("div", (rest, divisor), lowest, highest), _atom("mod", (rest, divisor), 0, d - 1)
 
 
 def _compared(kind: str, value: Int) -> Cond:
     """value ≤ 0, or value = 0."""
-    low, high = bounds(value)
+    low, high = value.low, value.high
     if kind == "le":
         if high is not None and high <= 0:
             return TRUE
@@ -364,9 +375,8 @@ def choose(one: Cond, a: Int | int, b: Int | int) -> Int:
             a, b = sorted((a, b), key=lambda value: [(_order(item), item[1]) for item in value.terms])
             one = a <= b if lowest else b <= a
             break
-    (low_a, high_a), (low_b, high_b) = bounds(a), bounds(b)
-    low = None if low_a is None or low_b is None else min(low_a, low_b)
-    high = None if high_a is None or high_b is None else max(high_a, high_b)
+    low = None if a.low is None or b.low is None else min(a.low, b.low)
+    high = None if a.high is None or b.high is None else max(a.high, b.high)
     return _atom("ite", (one, a, b), low, high)
 
 
@@ -383,23 +393,22 @@ def most(*values: Int | int) -> Int:
 # ---------------------------------------------------------------- rewriting
 
 
+Memo: TypeAlias = dict["Int | Cond | Atom", "Int | Cond"]
+"""What parts became: of use to whoever rewrites more in the same way."""
+
+
 def rewritten(
     part: Int | Cond,
     atoms: Callable[[Atom], Int | None],
     conditions: Callable[[Cond], Cond | None],
-    memo: dict[Int | Cond | Atom, Int | Cond],
+    memo: Memo,
 ) -> Int | Cond:
     """The same with atoms and conditions replaced, innermost last; None leaves one as it is, but for its parts."""
     if part in memo:
         return memo[part]
     result: Int | Cond
     if isinstance(part, Int):
-        result = integer(0)
-        for monomial, coefficient in part.terms:
-            factor = integer(coefficient)
-            for atom in monomial:
-                factor = factor * _rewritten_atom(atom, atoms, conditions, memo)
-            result = result + factor
+        result = _rewritten_terms(part, atoms, conditions, memo)
     else:
         found = conditions(part)
         if found is not None:
@@ -410,18 +419,30 @@ def rewritten(
             result = part if inner is part.parts[0] else _compared(part.kind, inner)
         elif part.kind in ("and", "or", "not"):
             parts = tuple(rewritten(one, atoms, conditions, memo) for one in part.parts)  # type: ignore[arg-type]
-            result = {"and": conj, "or": disj, "not": neg}[part.kind](*parts)  # type: ignore[operator]
+            same = all(a is b for a, b in zip(parts, part.parts, strict=True))
+            result = part if same else {"and": conj, "or": disj, "not": neg}[part.kind](*parts)  # type: ignore[operator]
         else:
             result = part
     memo[part] = result
     return result
 
 
+def _rewritten_terms(
+    part: Int, atoms: Callable[[Atom], Int | None], conditions: Callable[[Cond], Cond | None], memo: Memo
+) -> Int:
+    kept: dict[Monomial, int] = {}
+    changed: list[Int] = []
+    for monomial, coefficient in part.terms:
+        factors = [_rewritten_atom(atom, atoms, conditions, memo) for atom in monomial]
+        if all(factor is alone(atom) for factor, atom in zip(factors, monomial, strict=True)):
+            kept[monomial] = coefficient
+        else:
+            changed.append(reduce(mul, factors, integer(coefficient)))
+    return _sum((_made(kept), *changed)) if changed else part
+
+
 def _rewritten_atom(
-    atom: Atom,
-    atoms: Callable[[Atom], Int | None],
-    conditions: Callable[[Cond], Cond | None],
-    memo: dict[Int | Cond | Atom, Int | Cond],
+    atom: Atom, atoms: Callable[[Atom], Int | None], conditions: Callable[[Cond], Cond | None], memo: Memo
 ) -> Int:
     if atom in memo:
         known = memo[atom]
@@ -433,7 +454,7 @@ def _rewritten_atom(
             rewritten(part, atoms, conditions, memo) if isinstance(part, Int | Cond) else part for part in atom.parts
         ]
         if all(a is b for a, b in zip(parts, atom.parts, strict=True)):
-            found = _made({(atom,): 1})
+            found = alone(atom)
         elif atom.kind == "ite":
             found = choose(*parts)  # type: ignore[arg-type]
         elif atom.kind == "element":
@@ -444,11 +465,11 @@ def _rewritten_atom(
     return found
 
 
-def fixed(part: Cond, atom: Atom, value: int) -> Cond:
+def fixed(part: Cond, atom: Atom, value: int, memo: Memo) -> Cond:
     """A condition where an atom has a value, also where it comes to stand when others are resolved."""
     known = integer(value)
     while True:
-        result = rewritten(part, lambda one: known if one is atom else None, lambda _: None, {})
+        result = rewritten(part, lambda one: known if one is atom else None, lambda _: None, memo)
         assert isinstance(result, Cond)
         if result is part:
             return result

@@ -18,6 +18,7 @@ from vosti.kernels.verifier.integers import (
     Atom,
     Cond,
     Int,
+    Memo,
     Script,
     alone,
     equal,
@@ -67,6 +68,7 @@ class Prover:
         self._refuter = Refuter()
         self._numbers = count()
         self._facts: dict[Atom | Cond, tuple[Cond, ...]] = {}
+        self._fixed: dict[tuple[Atom, int], Memo] = {}
 
     def fresh(self, name: str, low: int | None = None, high: int | None = None) -> Int:
         """A new symbol."""
@@ -113,9 +115,10 @@ class Prover:
             return self._asked(given, limit)
         # A divisor or factor of few values: one case for each, and one for all others.
         value = alone(atom)
-        cases = [[fixed(one, atom, v) for one in given] + [equal(value, v)] for v in range(1, most + 1)]
-        for case in cases:
-            answer, instance = self.refuted(case, limit)
+        for v in range(1, most + 1):
+            memo = self._fixed.setdefault((atom, v), {})
+            case = [fixed(one, atom, v, memo) for one in given]
+            answer, instance = self.refuted([*case, equal(value, v)], limit)
             if answer is not Answer.PROVED:
                 return answer, instance
         return self._asked([*given, (value < 1) | (value > most)], limit)
@@ -248,7 +251,7 @@ class Context:
         self.assumed = assumed
         self._parent = parent
         self._decided: dict[Cond, bool | None] = {}
-        self._memo: dict[Int | Cond | Atom, Int | Cond] = {}
+        self._memo: Memo = {}
         self._members = {one for part in assumed for one in (part.parts if part.kind == "and" else (part,))}
         self._contradictory: bool | None = None
         self._inner: dict[tuple[Cond, ...], Context] = {}

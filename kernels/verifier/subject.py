@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from vosti.kernels.contract import Buffer, Constant, Contract, Descriptor, Fact, Integer, Output, Real
 from vosti.kernels.verifier.errors import RefusedError
 from vosti.kernels.verifier.expressions import condition, free_names, number
-from vosti.kernels.verifier.integers import Atom, Cond, Int, conj, disj, integer, neg, symbol
+from vosti.kernels.verifier.integers import Atom, Cond, Int, alone, conj, disj, integer, neg, symbol
 from vosti.kernels.verifier.queries import Prover
 from vosti.kernels.verifier.tensors import Described, flat
 from vosti.kernels.verifier.terms import Argument
@@ -227,7 +227,7 @@ def coordinates(offset: Int, lengths: tuple[Int, ...]) -> tuple[Int, ...]:
                 continue
             part = integer(coefficient // factor)
             for atom in left:
-                part = part * Int((((atom,), 1),))
+                part = part * alone(atom)
             index = index + part
         place.append(index)
         rest = rest - index * stride

@@ -163,7 +163,7 @@ def test_few_values_are_gone_through() -> None:
     assert context.holds(tile // height <= tile)
     assert context.holds(equal(height * (tile // height) + tile % height, tile))
     assert not context.holds(tile // height < tile)
-    assert fixed(tile % height < 3, the_symbol_of(height), 2).value is True
+    assert fixed(tile % height < 3, the_symbol_of(height), 2, {}).value is True
 
 
 def the_symbol_of(choice: Int) -> Atom:
