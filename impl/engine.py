@@ -27,7 +27,7 @@ from vosti.impl.options import EngineOptions, SamplingParams
 from vosti.impl.outputs import RequestOutput, of_prompt
 from vosti.impl.packing import pack
 from vosti.impl.persistent import replace
-from vosti.impl.planning import Candidate, Chunk, Limits, chunk_counts, pages_needed, plan_step
+from vosti.impl.planning import Candidate, Chunk, Limits, Victims, chunk_counts, pages_needed, plan_step
 from vosti.impl.pool_state import KEY_SPACE, empty
 from vosti.impl.sampling import Logprobs, logprobs, sample_row
 from vosti.impl.settling import LiveRecord, Settled, YieldedRow, settle
@@ -74,6 +74,7 @@ class Engine:
         )
         capacity = frozenset(PageId(page) for page in range(self.options.pages))
         self._pool = empty(capacity, self.options.page_size, key_space)
+        self._victims = Victims()
         self._assertions = StepAssertions(capacity, self.options.page_size) if self.options.check_steps else None
         self._live: dict[RequestId, LiveRecord] = {}
         self._waiting: dict[RequestId, LiveRecord] = {}
@@ -218,7 +219,7 @@ class Engine:
 
     def _step(self) -> list[RequestOutput]:
         actions, gone = self._admit_and_cancel()
-        plan = plan_step(self._pool, self._candidates(), self._limits)
+        plan = plan_step(self._pool, self._candidates(), self._limits, self._victims)
         assert plan.chunks or not self._live, "the earliest request can always run: it was refused if it could not fit"
         self._pool = plan.pool
         actions += plan.actions

@@ -68,15 +68,43 @@ class Plan:
     """The pool after the actions."""
 
 
-def plan_step(pool: Pool, candidates: Sequence[Candidate], limits: Limits) -> Plan:
+class Victims:
+    """The retained pages that nobody holds, in the order in which they are given up, sorted once for many steps.
+
+    Whatever becomes idle later stands behind all that was idle before, so what is left of an order stays right; a page
+    that was attached since is passed over. Kept for one pool and those that come of it, it changes no plan.
+    """
+
+    def __init__(self) -> None:
+        self._order: Iterator[tuple[PageId, int]] = iter(())
+
+    def next(self, pool: Pool) -> PageId | None:
+        """The page to give up next, and no other time; None if no page is idle."""
+        if not pool.idle:
+            return None
+        found = self._next(pool)
+        if found is None:
+            self._order = iter([(page, pool.idle[page]) for page in eviction_order(pool)])
+            found = self._next(pool)
+        assert found is not None, "of the pages that nobody holds one is a leaf"
+        return found
+
+    def _next(self, pool: Pool) -> PageId | None:
+        idle = (page for page, since in self._order if pool.idle.get(page) == since)
+        return next((page for page in idle if pools.evict_guard(pool, page)), None)
+
+
+def plan_step(pool: Pool, candidates: Sequence[Candidate], limits: Limits, victims: Victims | None = None) -> Plan:
     """Plan one step.
 
     Args:
         pool: the pool, in which every candidate is live.
         candidates: the live requests, in order of arrival.
         limits: the engine's limits.
+        victims: what was kept of the pools before this one; by default the order is worked out anew.
     """
-    planner = _Planner(pool, limits, [candidate.request for candidate in candidates])
+    order = [candidate.request for candidate in candidates]
+    planner = _Planner(pool, limits, order, Victims() if victims is None else victims)
     for rank, candidate in enumerate(candidates):
         if planner.budget == 0 or len(planner.chunks) == limits.max_seqs:
             break
@@ -91,9 +119,9 @@ class _Planner:
     pool: Pool
     limits: Limits
     order: Sequence[RequestId]
+    victims: Victims
     actions: list[Action] = field(default_factory=list)
     chunks: list[Chunk] = field(default_factory=list)
-    victims: Iterator[PageId] = field(default_factory=lambda: iter(()))
     rows: int = 0
     """Of all chunks."""
 
@@ -151,10 +179,7 @@ class _Planner:
     def reclaim(self, r: RequestId, later: Sequence[RequestId]) -> bool:
         """Make a page free: evict a retained one, or else preempt the last of `later` that holds pages."""
         while not self.pool.free:
-            victim = next((page for page in self.victims if pools.evict_guard(self.pool, page)), None)
-            if victim is None and self.pool.idle:
-                self.victims = iter(eviction_order(self.pool))
-                victim = next(page for page in self.victims if pools.evict_guard(self.pool, page))
+            victim = self.victims.next(self.pool)
             if victim is not None:
                 self.pool = pools.evict(self.pool, victim)
                 self.actions.append(Evict(victim))

@@ -2,11 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from company import random_options, random_workload, serve
+from engine_faults.edits import applied, fault
 from plan_rules import BrokenRule, check_plan
 from vosti.impl import pool as pools
 from vosti.impl.planning import (
@@ -14,6 +17,7 @@ from vosti.impl.planning import (
     Chunk,
     Limits,
     Plan,
+    Victims,
     chunk_counts,
     eviction_order,
     page_order,
@@ -186,6 +190,45 @@ def test_retained_pages_are_given_up_oldest_first_and_children_before_parents() 
         assert pools.evict_guard(pool, page)
         pool = pools.evict(pool, page)
     assert 9 == len(pool.free)
+
+
+def test_an_order_of_victims_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In company each plan of an engine, which keeps the order, is the plan of an order that is worked out anew."""
+    evicted = 0
+
+    def compared(pool: Pool, candidates: Sequence[Candidate], limits: Limits, victims: Victims) -> Plan:
+        nonlocal evicted
+        plan = plan_step(pool, candidates, limits, victims)
+        assert plan_step(pool, candidates, limits) == plan
+        evicted += sum(isinstance(action, Evict) for action in plan.actions)
+        return plan
+
+    monkeypatch.setattr("vosti.impl.engine.plan_step", compared)
+    for seed in range(4):
+        random = Random(seed)
+        workload = random_workload(random, vocab_size=3)
+        options = random_options(random, workload, 4)
+        serve(workload, replace(options, page_size=1, pages=workload.pages(1) + 2, max_seqs=2))
+    assert evicted > 100
+
+
+def after_use() -> PageId | None:
+    """What is given up second, of two chains of which the older one was used again after it had lost its last page."""
+    pool = computed(fresh(9, 1, (A, B)), (candidate(A, (1, 2, 3)), candidate(B, (4, 5, 6))))
+    pool, victims = pools.remove(pools.remove(pool, A), B), Victims()
+    first = victims.next(pool)
+    assert first is not None
+    pool = pools.admit(pools.evict(pool, first), C, Domain(""))
+    pool = pools.remove(computed(pool, (candidate(C, (1, 2, 9)),), publish=False), C)
+    assert 5 == len(pool.idle)
+    return victims.next(pool)
+
+
+def test_what_was_used_again_is_passed_over() -> None:
+    """The order that was kept knows of a page that it is idle since another time; one that forgets gives it up."""
+    assert PageId(5) == after_use()
+    with applied(fault("forgets", ("planning:Victims._next", "pool.idle.get(page) == since", "page in pool.idle"))):
+        assert PageId(1) == after_use()
 
 
 # ---------------------------------------------------------------- drafts

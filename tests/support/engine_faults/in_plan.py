@@ -72,6 +72,8 @@ FAULTS: tuple[Fault, ...] = (
             "sorted(pool.idle, key=lambda page: (pool.idle[page],",
             "sorted(pool.pages, key=lambda page: (pool.idle.get(page, -1),",
         ),
+        ("planning:Victims.next", "if not pool.idle:", "if not pool.pages:"),
+        ("planning:Victims.next", "pool.idle[page]", "pool.idle.get(page)"),
         (
             "pool:evict_guard",
             "page_id in pool.idle and pool.pages[page_id].children == 0",
