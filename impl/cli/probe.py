@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,6 +38,7 @@ def probe_command(json_file: Path | None, junit_file: Path | None) -> int:
     from vosti.impl.backends.cuda.opening import find_device
     from vosti.kernels.probe.record import default_store, encode
 
+    begun = time.monotonic()
     record = _probed(find_device("vosti probe", "run it where the GPU is"))
     click.echo(summary(record.findings))
     for finding in record.findings:
@@ -46,6 +48,7 @@ def probe_command(json_file: Path | None, junit_file: Path | None) -> int:
     subject = record.subject
     click.echo(f"\n{subject.gpu} ({subject.architecture}), driver {subject.driver}, {subject.compiler}: {kept}")
     click.echo(f"failed: {', '.join(record.failed)}" if record.failed else "All rules hold in every form.")
+    click.echo(f"It took {time.monotonic() - begun:.0f} s.")
     write_json(json_file, json.loads(encode(record)))
     write_junit(junit_file, [as_suite(record.findings)])
     return VIOLATION if record.failed else REFINES

@@ -16,6 +16,7 @@ from triton.language.extra import libdevice
 from vosti.kernels.contract import ALIGNMENT
 from vosti.kernels.disassembly import compiled_classes
 from vosti.kernels.tile import Tile
+from vosti.kernels.trees import tree_sum
 
 ELEMENTS: Mapping[torch.dtype, str] = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
 """As Triton names them."""
@@ -23,7 +24,7 @@ ELEMENTS: Mapping[torch.dtype, str] = {torch.bfloat16: "bf16", torch.float16: "f
 FUNCTIONS = ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "division", "conversion", "exp(0 - x)", "exp(-x)")
 """What `Machine.elementwise` computes."""
 
-MAXIMUM, TWO_LANES = 0, 1
+MAXIMUM, TWO_LANES, TREE = 0, 1, 2
 """What `Machine.reduced` computes."""
 
 TILE = 64
@@ -95,14 +96,16 @@ def elementwise_kernel(x, y, out, count, FUNCTION: tl.constexpr, BLOCK_M: tl.con
 
 
 @triton.jit(do_not_specialize=["rows"])
-def reduced_kernel(x, out, rows, TWO: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-    """x [rows, BLOCK_N] → out: each row's maximum, [rows], or its first half plus its second, [rows, BLOCK_N / 2]."""
+def reduced_kernel(x, out, rows, OPERATION: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    """x [rows, BLOCK_N] → out: as `Machine.reduced`."""
     row = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     value = tl.load(x + row[:, None] * BLOCK_N + tl.arange(0, BLOCK_N)[None, :], mask=row[:, None] < rows, other=0.0)
-    if TWO:
+    if OPERATION == 1:
         half: tl.constexpr = BLOCK_N // 2
         total = tl.sum(tl.reshape(value, (BLOCK_M, 2, half)), 1)
         tl.store(out + row[:, None] * half + tl.arange(0, half)[None, :], total, mask=row[:, None] < rows)
+    elif OPERATION == 2:
+        tl.store(out + row[:, None], tree_sum(value), mask=row[:, None] < rows)
     else:
         tl.store(out + row, tl.max(value, 1), mask=row < rows)
 
@@ -147,7 +150,7 @@ class Machine(Protocol):
         """One of `FUNCTIONS` of x, or of x and y, [count]."""
 
     def reduced(self, operation: int, x: Tensor, tile: Tile) -> Tensor:
-        """`MAXIMUM`: [m, n] → [m]; `TWO_LANES`: [m, n] → [m, n / 2], the halves' sum."""
+        """`MAXIMUM`, and `TREE`, a tree of sums: [m, n] → [m]; `TWO_LANES`: [m, n] → [m, n / 2], the halves' sum."""
 
     def total(self, scores: Tensor, seen: Tensor, excess: float, tile: Tile) -> Tensor:
         """The running softmax's total of each row, [m]."""
@@ -189,9 +192,9 @@ class Gpu:
     def reduced(self, operation: int, x: Tensor, tile: Tile) -> Tensor:
         """See `Machine`."""
         rows, columns = x.shape
-        out = torch.empty((rows, columns // 2) if operation else (rows,), device=x.device)
+        out = torch.empty((rows, columns // 2) if operation == TWO_LANES else (rows,), device=x.device)
         grid = (triton.cdiv(rows, tile.block("BLOCK_M")),)
-        reduced_kernel[grid](x, out, rows, TWO=operation, **dict(tile.blocks), **tile.options())
+        reduced_kernel[grid](x, out, rows, OPERATION=operation, **dict(tile.blocks), **tile.options())
         return out
 
     def total(self, scores: Tensor, seen: Tensor, excess: float, tile: Tile) -> Tensor:

@@ -1,4 +1,4 @@
-"""Probes of reductions: the rules "free maximum", "two lanes" and "empty total"."""
+"""Probes of reductions: the rules "free maximum", "two lanes" (alone, and in trees) and "empty total"."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from vosti.kernels.candidates import make_tile
 from vosti.kernels.probe.elementwise import describe, numbers
 from vosti.kernels.probe.findings import Finding, differing, next_up
-from vosti.kernels.probe.machine import MAXIMUM, TWO_LANES, Machine
+from vosti.kernels.probe.machine import MAXIMUM, TREE, TWO_LANES, Machine
 from vosti.kernels.tile import Tile
 from vosti.kernels.verifier import rules
 
@@ -81,6 +81,27 @@ def two_lanes(machine: Machine, tiles: Sequence[Tile] = FORMS, rows: int = ROWS)
             )
         )
     return found
+
+
+def trees(machine: Machine, tiles: Sequence[Tile] = FORMS, rows: int = ROWS) -> list[Finding]:
+    """A tree of sums of two lanes is the processor's. The control pairs neighbours, and not halves."""
+    found = []
+    for tile in tiles:
+        x = rows_of(rows, tile.block("BLOCK_N"), machine.device)
+        different = differing(machine.reduced(TREE, x, tile).cpu(), tree(x.cpu()))
+        # What were neighbours are halves; two lanes have none to change, and one moves by a unit in the last place.
+        other = next_up(x) if x.shape[1] == 2 else x.reshape(rows, -1, 2).transpose(1, 2).reshape(rows, -1)
+        control = differing(machine.reduced(TREE, other.contiguous(), tile).cpu(), tree(x.cpu()))
+        found.append(Finding(rules.TWO_LANES.name, f"tree, {describe(tile)}", (), rows, different, control))
+    return found
+
+
+def tree(x: Tensor) -> Tensor:
+    """[m, n] → [m]: the halves' sum, halved again, and so on."""
+    while x.shape[1] > 1:
+        first, second = x.chunk(2, 1)
+        x = first + second
+    return x[:, 0]
 
 
 def empty_total(machine: Machine, tiles: Sequence[Tile] = TOTALS, rows: int = ROWS) -> list[Finding]:

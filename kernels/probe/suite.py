@@ -16,7 +16,7 @@ from vosti.kernels.probe.elementwise import conversion, function, zero_exponent
 from vosti.kernels.probe.findings import Finding
 from vosti.kernels.probe.machine import Machine, compiled_product
 from vosti.kernels.probe.products import FACTORS, LENGTH, chain, forms, masked_product
-from vosti.kernels.probe.reductions import empty_total, free_maximum, two_lanes
+from vosti.kernels.probe.reductions import empty_total, free_maximum, trees, two_lanes
 from vosti.kernels.probe.repeats import kernel_forms, repeated_kernels, repeated_products
 from vosti.kernels.tables import Table
 from vosti.kernels.tile import Tile
@@ -29,6 +29,7 @@ ELEMENTWISE: tuple[Callable[[Machine], list[Finding]], ...] = (
     zero_exponent,
     free_maximum,
     two_lanes,
+    trees,
     empty_total,
 )
 """Probes that need no table."""

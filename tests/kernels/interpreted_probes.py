@@ -30,6 +30,7 @@ found = [
     *elementwise.zero_exponent(machine, [make_tile(4, 1, BLOCK_M=64, BLOCK_N=64)], 2048),
     *reductions.free_maximum(machine, reductions.FORMS[1:3], 40),
     *reductions.two_lanes(machine, reductions.FORMS[1:3], 40),
+    *reductions.trees(machine, reductions.FORMS[1:3], 40),
 ]
 problems = [finding for finding in found if finding.problem is not None]
 print(f"{len(found)} findings, {len(problems)} problems")

@@ -24,6 +24,7 @@ from vosti.kernels.probe.machine import (
     FUNCTIONS,
     MAXIMUM,
     TILE,
+    TREE,
     TWO_LANES,
     compiled,
     compiled_product,
@@ -55,6 +56,7 @@ PROBES: dict[str, tuple[Probe, str]] = {
     "zero exponent": (lambda machine: elementwise.zero_exponent(machine, count=512), "exp(0 - x)"),
     "free maximum": (lambda machine: reductions.free_maximum(machine, rows=20), "a lane is missed"),
     "two lanes": (lambda machine: reductions.two_lanes(machine, rows=20), "a lane is rounded"),
+    "two lanes, trees": (lambda machine: reductions.trees(machine, rows=20), "lanes are moved"),
     "empty total": (lambda machine: reductions.empty_total(machine, rows=60), "a maximum too high"),
     "repeatability": (
         lambda machine: repeats.repeated_products(machine, torch.bfloat16, TILES[:1]),
@@ -218,11 +220,11 @@ def test_functions_compile(function: str) -> None:
     assert () == compiled_classes(binary)
 
 
-@pytest.mark.parametrize("operation", [MAXIMUM, TWO_LANES])
+@pytest.mark.parametrize("operation", [MAXIMUM, TWO_LANES, TREE])
 def test_reductions_compile(operation: int) -> None:
-    """Both, for sm_90."""
+    """All of them, for sm_90."""
     elements = {"x": "fp32", "out": "fp32"}
-    binary = compiled(reduced_kernel, elements, {"TWO": operation}, reductions.FORMS[0], TARGETS["sm_90"])
+    binary = compiled(reduced_kernel, elements, {"OPERATION": operation}, reductions.FORMS[0], TARGETS["sm_90"])
 
     assert () == compiled_classes(binary)
 
@@ -241,4 +243,4 @@ def test_kernels_compute_what_they_say() -> None:
         [sys.executable, HERE / "interpreted_probes.py"], capture_output=True, text=True, timeout=120, check=False
     )
 
-    assert "5 findings, 0 problems\n" == result.stdout, result.stderr
+    assert "7 findings, 0 problems\n" == result.stdout, result.stderr

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
@@ -103,7 +103,7 @@ def _equal(expected: Any, found: Any, tolerance: float) -> bool:
 
 
 Launcher = Callable[..., Any]
-"""`Kernel.launch`, or what stands for it."""
+"""`Kernel.launch`, or what stands for it: it gives what was compiled, as `asm`."""
 
 
 @contextmanager
@@ -112,34 +112,10 @@ def recorded(launch: Launcher = Launched.launch) -> Iterator[list[Launch]]:
     launches: list[Launch] = []
 
     def recording(self: Launched, arguments: dict[str, Any], tile: Tile, **sizes: int) -> Any:
-        values = {**arguments, **dict(tile.blocks)}
-        constants = {name: values[name] for name in self.contract.constants if name in arguments}
-        bases = {name: getattr(value, "base", value) for name, value in arguments.items()}
-        # A buffer that is not used may be another one under another type.
-        places = {name: f"{base.data_ptr()} {base.dtype}" for name, base in bases.items() if hasattr(base, "data_ptr")}
-        tensors = {place: bases[name] for name, place in places.items()}
-        described = {
-            name: Described(places[name], tuple(value.shape), tuple(value.strides))
-            for name, value in arguments.items()
-            if hasattr(value, "base")
-        }
-        before = {place: as_array(tensor) for place, tensor in tensors.items()}
+        before = taken_down(self, arguments, tile, sizes)
         binary = launch(self, arguments, tile, **sizes)
-        launches.append(
-            Launch(
-                kernel=self.contract.kernel,
-                module=self.function.fn.__module__,
-                constants=constants,
-                blocks=tile.blocks,
-                grid=self.contract.programs({**values, **sizes}),
-                numbers={name: value for name, value in arguments.items() if name not in {*constants, *places}},
-                pointers={name: place for name, place in places.items() if name not in described},
-                descriptors=described,
-                before=before,
-                after={place: as_array(tensor) for place, tensor in tensors.items()},
-                text=binary.asm["ttir"] if hasattr(binary, "asm") else "",
-            )
-        )
+        after = taken_down(self, arguments, tile, sizes).before
+        launches.append(replace(before, after=after, text=binary.asm["ttir"] if hasattr(binary, "asm") else ""))
         return binary
 
     original = Launched.launch
@@ -150,7 +126,41 @@ def recorded(launch: Launcher = Launched.launch) -> Iterator[list[Launch]]:
         Launched.launch = original  # type: ignore[method-assign]
 
 
-def as_array(tensor: Any) -> Any:
+def taken_down(kernel: Launched, arguments: dict[str, Any], tile: Tile, sizes: dict[str, int]) -> Launch:
+    """A launch that is to come."""
+    tensors = tensors_of(arguments)
+    constants = {name: value for name, value in arguments.items() if name in kernel.contract.constants}
+    described = {
+        name: Described(key_of(tensors[name]), tuple(value.shape), tuple(value.strides))
+        for name, value in arguments.items()
+        if hasattr(value, "base")
+    }
+    return Launch(
+        kernel=kernel.contract.kernel,
+        module=kernel.function.fn.__module__,
+        constants=constants,
+        blocks=tile.blocks,
+        grid=kernel.contract.programs({**arguments, **dict(tile.blocks), **sizes}),
+        numbers={name: value for name, value in arguments.items() if name not in {*constants, *tensors}},
+        pointers={name: key_of(tensor) for name, tensor in tensors.items() if name not in described},
+        descriptors=described,
+        before={key_of(tensor): as_array(tensor) for tensor in tensors.values()},
+        after={},
+    )
+
+
+def tensors_of(arguments: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """The buffers among arguments; of a descriptor, what it describes."""
+    bases = {name: getattr(value, "base", value) for name, value in arguments.items()}
+    return {name: base for name, base in bases.items() if isinstance(base, torch.Tensor)}
+
+
+def key_of(tensor: torch.Tensor) -> str:
+    """The same for the same memory; a buffer that is not used may be another one under another type."""
+    return f"{tensor.data_ptr()} {tensor.dtype}"
+
+
+def as_array(tensor: torch.Tensor) -> Any:
     """A copy of a tensor's elements; of bf16 numbers, their bits as uint16."""
     flat = tensor.detach().reshape(-1).cpu()
     return np.array(flat.view(torch.int16).numpy().view(np.uint16) if flat.dtype == torch.bfloat16 else flat.numpy())

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from vosti.kernels.candidates import make_tile
-from vosti.kernels.probe.machine import MAXIMUM
+from vosti.kernels.probe.machine import MAXIMUM, TREE
+from vosti.kernels.probe.reductions import tree
 from vosti.kernels.tile import Tile
 
 SMALLEST = make_tile(4, 2, TRANSPOSED=0, BLOCK_M=16, BLOCK_N=64, BLOCK_K=16)
@@ -79,6 +80,8 @@ class Processor:
         """By torch."""
         if operation == MAXIMUM:
             return (x[:, :-1] if self.fault == "a lane is missed" else x).amax(1)
+        if operation == TREE:
+            return tree(x.sort(1).values if self.fault == "lanes are moved" else x)
         first, second = x.chunk(2, 1)
         return first.bfloat16().float() + second if self.fault == "a lane is rounded" else first + second
 
