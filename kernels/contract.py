@@ -49,6 +49,9 @@ class Buffer:
     or_element: str | None = None
     """Another element type that the buffer may have."""
 
+    words: bool = False
+    """Whether its integers are words: bits, whose arithmetic is that of numbers modulo a power of 2."""
+
 
 @dataclass(frozen=True)
 class Descriptor:

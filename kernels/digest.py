@@ -16,7 +16,7 @@ import torch
 import triton
 import triton.language as tl
 
-from vosti.kernels.contract import Access, Buffer, Constant, Contract, Integer, Output
+from vosti.kernels.contract import Access, Buffer, Constant, Contract, Fact, Integer, Output
 from vosti.kernels.launch import Kernel
 from vosti.kernels.tables import Entry
 from vosti.spec import digests
@@ -82,39 +82,53 @@ def digest_merge_kernel(sums, out, rows, parts, length, BLOCK: tl.constexpr):
     tl.store(out + row * 2 + 1, (tl.sum(second, 0) + _mixed(term, _SECOND)).to(tl.int64, bitcast=True))
 
 
-_UNPROVED = "its arithmetic wraps around modulo 2^64; it is compared with `digests.word_sum` in tests"
-_WORD_SUM = "digests.word_sum of row s's words, part after part, with s = sources[i]"
+_SHARE = (
+    "within(sources[i] >= 0, share(stretch(words, layout[p, 0] + sources[i] * layout[p, 1], layout[p, 2]), "
+    "layout[p, 3], stream(t)))"
+)
+"""What part p of the row that is asked for in place i adds to stream t; 0 if none is."""
+
+_INPUTS = (
+    Buffer("words", "i32", ("words_known",), words=True),
+    Buffer("layout", "i64", ("parts", "4")),
+    Buffer("sources", "i32", ("rows",)),
+)
 
 DIGEST = Kernel(
     digest_kernel,
     Contract(
         kernel="digest",
-        row_program="digests.word_sum: the terms of one part",
+        row_program="digests.share: the words of one part",
         parameters=(
-            Buffer("words", "i32", ("words_known",)),
-            Buffer("layout", "i64", ("parts", "4"), within=("0", "words_known")),
-            Buffer("sources", "i32", ("rows",), within=("-1", "sources_known")),
-            Buffer("sums", "i64", ("rows", "parts", "2"), Access.WRITE),
+            *_INPUTS,
+            Buffer("sums", "i64", ("rows", "parts", "2"), Access.WRITE, words=True),
             Integer("rows"),
             Integer("parts"),
             Constant("BLOCK"),
         ),
         grid=("rows", "parts", "1"),
-        premises=("parts < 2**16",),
+        premises=("parts < 2**16", "words_known < 2**60", "BLOCK <= 2**16"),
         row_inputs=("words[b + s * d + j] for j < n, with (b, d, n, q) = layout[p, :] for each p, s = sources[i]",),
-        outputs=(
-            Output(
-                "sums",
-                ("i", "p", "t"),
-                "sum over j < n of mix(2**32 * (q + j) + words[b + s * d + j], STREAMS[t]) mod 2**64; 0 if s < 0",
-                program=("i", "p", "0"),
-            ),
-        ),
+        outputs=(Output("sums", ("i", "p", "t"), _SHARE, program=("i", "p", "0")),),
         conclusion=(
             "For 0 <= i < rows and 0 <= p < parts, sums[i, p, :] are the two streams' sums over part p of row "
-            "sources[i]. Integer addition wraps, and its order does not matter."
+            "sources[i]: of n words from b + sources[i] * d on, the first of which is the row's word q, with "
+            "(b, d, n, q) = layout[p, :]; 0 if sources[i] < 0."
         ),
-        unproved=_UNPROVED,
+        facts=(
+            Fact(
+                ("p",),
+                "0 <= layout[p, 0] and 0 <= layout[p, 2] <= 2**30 and 0 <= layout[p, 3] "
+                "and layout[p, 3] + layout[p, 2] < 2**32",
+                kept="vosti.kernels.digest.layout",
+            ),
+            Fact(
+                ("i", "p"),
+                "sources[i] < 0 or (0 <= sources[i] * layout[p, 1] "
+                "and layout[p, 0] + sources[i] * layout[p, 1] + layout[p, 2] <= words_known)",
+                kept="by the caller: the rows that are asked for lie in the memory",
+            ),
+        ),
     ),
 )
 
@@ -122,28 +136,31 @@ DIGEST_MERGE = Kernel(
     digest_merge_kernel,
     Contract(
         kernel="digest_merge",
-        row_program="digests.word_sum: the sum of the parts, and the term of the length",
+        row_program="digests.stream_sum: the shares of the parts, and the length",
         parameters=(
-            Buffer("sums", "i64", ("rows", "parts", "2")),
-            Buffer("out", "i64", ("rows", "2"), Access.WRITE),
+            Buffer("sums", "i64", ("rows", "parts", "2"), words=True),
+            Buffer("out", "i64", ("rows", "2"), Access.WRITE, words=True),
             Integer("rows"),
             Integer("parts"),
             Integer("length"),
             Constant("BLOCK"),
         ),
         grid=("rows", "1", "1"),
-        premises=("parts < 2**16",),
+        premises=("parts < 2**16", "BLOCK <= 2**16"),
         row_inputs=("sums[i, :, :]", "length"),
         outputs=(
             Output(
                 "out",
                 ("i", "t"),
-                "sum over p of sums[i, p, t], plus mix(2**32 * LENGTH_POSITION + length, STREAMS[t]), mod 2**64",
+                f"stream_sum(parts, lambda p: {_SHARE}, length, stream(t))",
                 program=("i", "0", "0"),
             ),
         ),
-        conclusion=f"For 0 <= i < rows, out[i, :] is {_WORD_SUM}, if sums is what `digest` computed.",
-        unproved=_UNPROVED,
+        conclusion=(
+            "For 0 <= i < rows, out[i, :] is digests.word_sum of row sources[i], whose words stand part after part and "
+            "are `length` bytes, if sums is what `digest` computed."
+        ),
+        context=_INPUTS,
     ),
 )
 
@@ -183,7 +200,8 @@ def digest(words: torch.Tensor, rows: Layout, sources: torch.Tensor, entries: tu
     out = torch.empty(count, 2, dtype=torch.int64, device=words.device)
     tiles = [entry.choice(count).tile for entry in entries]
     sizes = {"rows": count, "parts": parts}
-    DIGEST.launch({"words": words, "layout": rows.parts, "sources": sources, "sums": sums, **sizes}, tiles[0])
+    inputs = {"words": words, "layout": rows.parts, "sources": sources}
+    DIGEST.launch({**inputs, "sums": sums, **sizes}, tiles[0], words_known=words.numel())
     DIGEST_MERGE.launch({"sums": sums, "out": out, "length": 4 * rows.words, **sizes}, tiles[1])
     return out
 

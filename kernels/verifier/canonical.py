@@ -451,6 +451,18 @@ def _mapped(part: Any, function: Callable[[Array], Array]) -> Any:
     return replace(part, **{one.name: _mapped(getattr(part, one.name), function) for one in fields(part)})
 
 
+def recompiled(
+    function: Callable[..., Any], rewriting: ast.NodeTransformer, names: Mapping[str, object]
+) -> Callable[..., Any]:
+    """The function's text, rewritten. `names` replaces what it refers to."""
+    tree = ast.fix_missing_locations(rewriting.visit(ast.parse(textwrap.dedent(inspect.getsource(function)))))
+    code = compile(tree, f"<{function.__name__}>", "exec", flags=__future__.annotations.compiler_flag)
+    scope = {**function.__globals__, **names}
+    exec(code, scope)
+    found: Callable[..., Any] = scope[function.__name__]
+    return found
+
+
 @dataclass
 class Unbounded:
     """Compiles functions of row programs so that their loops may run over a `Range`."""
@@ -466,12 +478,7 @@ class Unbounded:
 
         `names` replaces what the function refers to.
         """
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-        tree = ast.fix_missing_locations(_Loops().visit(tree))
-        code = compile(tree, f"<{function.__name__}>", "exec", flags=__future__.annotations.compiler_flag)
-        scope = {**function.__globals__, **names, "__fold__": self._fold}
-        exec(code, scope)
-        return scope[function.__name__]
+        return recompiled(function, _Loops(), {**names, "__fold__": self._fold})
 
     def _fold(
         self, over: object, body: Callable[..., tuple[Any, ...]], state: tuple[Any, ...], apart: bool

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from vosti.kernels.attention_split import ATTENTION_MERGE, ATTENTION_SPLIT
 from vosti.kernels.attention_tiles import ROW_PROGRAM
 from vosti.kernels.catalogue import KERNELS, TARGETS, Instance, instances
+from vosti.kernels.digest import DIGEST, DIGEST_MERGE
 from vosti.kernels.shapes import SHAPES, operations
 from vosti.kernels.tables import load
 from vosti.kernels.verifier.errors import VerifierError
@@ -58,10 +59,12 @@ class Case:
 
     def earlier(self) -> tuple[Earlier, ...]:
         """The launches whose results the kernel reads."""
-        if self.instance.kernel is not ATTENTION_MERGE:
-            return ()
         from vosti.kernels.verifier.prove import Earlier
 
+        if self.instance.kernel is DIGEST_MERGE:
+            return (Earlier(DIGEST.contract, {}),)
+        if self.instance.kernel is not ATTENTION_MERGE:
+            return ()
         contract = ATTENTION_SPLIT.contract
         known = {**self.constants, **ROW_PROGRAM}
         return (Earlier(contract, {name: known[name] for name in contract.constants if name in known}),)

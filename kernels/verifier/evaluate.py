@@ -3,12 +3,12 @@
 A tensor is a function from lanes to a term, an integer, a condition or a pointer. Nothing is unrolled and nothing is
 sampled: lanes, program numbers and iterations are symbols. Integer arithmetic is exact, which holds as long as no
 operation leaves its type; each operation that could is noted (`Machine.steps`), as is each access to memory
-(`Machine.accesses`), and both are obligations (`vosti.kernels.verifier.prove`).
+(`Machine.accesses`), and both are obligations (`vosti.kernels.verifier.prove`). Words, which wrap around, are terms.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -27,10 +27,12 @@ from vosti.kernels.verifier.integers import (
 )
 from vosti.kernels.verifier.ir import INTEGER_WIDTHS, Block, Kernel, Op, Type, Value
 from vosti.kernels.verifier.meanings import (
+    BITCASTS,
     DIVISIONS,
     EXACT_CASTS,
     INTEGERS,
     MOVES,
+    SHIFTS,
     BlockOf,
     advanced,
     always,
@@ -106,7 +108,7 @@ class Loop:
             raise RefusedError("the step of a loop is not a positive constant")
         self.step = step.constant
         self._bodies: dict[Int, tuple[Environment, Op]] = {}
-        self._moves: dict[tuple[int, Index], Int] = {}
+        self._moves: dict[tuple[int, Index], Int | None] = {}
 
     def initial(self, cell: int, place: Index) -> Term:
         """The cell before the first iteration."""
@@ -137,14 +139,17 @@ class Loop:
         return lambda place: self._closed(cell, place, index)
 
     def _closed(self, cell: int, place: Index, index: Int) -> Lane:
-        """A carried integer or pointer that moves by the same amount in each iteration."""
+        """A carried integer or pointer that moves by the same amount in each iteration, or a carried word."""
+        move = self.move(cell, place)
+        if move is None:
+            return State(self, cell, place, element=self.op.results[cell].type.element, op=self.op)
         start, times = self._initial(cell)[place], (index - self.low) // self.step
-        move = self._move(cell, place)
         if isinstance(start, Pointer):
             return Pointer(start.buffer, start.offset + times * move)
         return self._initial(cell).int(place) + times * move
 
-    def _move(self, cell: int, place: Index) -> Int:
+    def move(self, cell: int, place: Index) -> Int | None:
+        """By how much a carried integer or pointer moves in each iteration; None for a word."""
         if (cell, place) in self._moves:
             return self._moves[cell, place]
         block, prover = self.op.regions[0], self.machine.prover
@@ -166,8 +171,11 @@ class Loop:
         before, after = inner[block.arguments[1 + cell].number][place], inner[last.operands[cell].number][place]
         if isinstance(before, Pointer) and isinstance(after, Pointer) and before.buffer == after.buffer:
             before, after = before.offset, after.offset
+        if isinstance(before, Int) and isinstance(after, Term):
+            self._moves[cell, place] = None
+            return None
         if not (isinstance(before, Int) and isinstance(after, Int)):
-            raise RefusedError("a carried pointer changes its buffer, or a carried integer depends on numbers")
+            raise RefusedError("a carried pointer changes its buffer, or a carried condition depends on numbers")
         move = after - before
         moved = {the_symbol(index): index + 1, **{the_symbol(s): s + 1 for s in symbols.values()}}
         if substituted(move, moved) is not move:
@@ -199,6 +207,9 @@ class Machine:
 
     described: Mapping[str, Described]
     """Parameters that are descriptors."""
+
+    words: Set[str] = frozenset()
+    """Buffers whose integers are words."""
 
     accesses: list[Access] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
@@ -302,7 +313,7 @@ class Machine:
             return logic(op, lanes)
         if all(isinstance(lane, Int) for lane in lanes) and name in INTEGERS:
             return self._integer(op, lanes)
-        if name in EXACT_CASTS and isinstance(lanes[0], Int):
+        if (name in EXACT_CASTS and isinstance(lanes[0], Int)) or (name in BITCASTS and type_ == operands[0].type):
             return lanes[0]
         if name == "arith.extui" and isinstance(lanes[0], Cond):
             return choose(lanes[0], 1, 0)
@@ -370,7 +381,10 @@ class Machine:
         if op.name in DIVISIONS:
             take(lambda place: conj(operands[0].int(place) >= 0, operands[1].int(place) > 0))
         if op.name == "arith.extui" and not operands[0].type.is_boolean:
-            take(lambda place: operands[0].int(place) >= 0)
+            take(lambda place: lane >= 0 if isinstance(lane := operands[0][place], Int) else TRUE)
+        if op.name in SHIFTS:
+            width = INTEGER_WIDTHS[type_.element]
+            take(lambda place: conj(operands[1].int(place) >= 0, operands[1].int(place) < width))
 
     # ------------------------------------------------------------ memory
 
@@ -406,7 +420,7 @@ class Machine:
         else:
             other = operands[2].__getitem__ if len(operands) > 2 else self._undefined(op)
         environment[op.result.number] = Tensor(
-            type_, lambda place: loaded(op, access.pointer(place), access.mask(place), other, place)
+            type_, lambda place: loaded(op, access.pointer(place), access.mask(place), other, place, self.words)
         )
 
     def _undefined(self, op: Op) -> Callable[[Index], Lane]:
@@ -452,7 +466,7 @@ def _of_descriptor(_: Index) -> Lane:
 
 def _result(loop: Loop, cell: int, type_: Type) -> Callable[[Index], Lane]:
     def lane(place: Index) -> Lane:
-        if not type_.is_float:
+        if not (type_.is_float or (type_.is_integer and loop.move(cell, place) is None)):
             raise RefusedError("what a loop leaves of an integer, a condition or a pointer is not understood")
         return Result(loop, cell, place, element=type_.element, op=loop.op)
 

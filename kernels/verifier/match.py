@@ -17,6 +17,7 @@ from vosti.kernels.verifier.integers import Cond, Int, equal, integer, neg
 from vosti.kernels.verifier.loops import Alignment, entered, same_cell
 from vosti.kernels.verifier.queries import Context, Prover
 from vosti.kernels.verifier.rules import Rule
+from vosti.kernels.verifier.sums import match_sums, of_words
 from vosti.kernels.verifier.terms import (
     Apply,
     Argument,
@@ -191,6 +192,8 @@ class Matcher:
             self.use(rules.TWO_LANES)
             for lane, argument in enumerate(k.arguments):
                 self.match(argument, c.body(integer(lane)), context)
+        elif of_words(c) or (of_words(k) and isinstance(c, Whole)):
+            match_sums(self, k, c, context)
         elif isinstance(k, Result) and isinstance(c, Chain):
             self._loop_of_chains(k, c, context)
         elif isinstance(k, Result | State) and isinstance(c, Result | State) and type(k) is type(c):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 
 from vosti.kernels.verifier.errors import RefusedError
@@ -46,6 +46,8 @@ _PREDICATES: Mapping[str, Callable[[Int, Int], Cond]] = {
     "sge": lambda x, y: x >= y,
 }
 MOVES = frozenset({"tt.splat", "tt.unsplat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans"})
+SHIFTS = frozenset({"arith.shli", "arith.shrsi", "arith.shrui"})
+BITCASTS = frozenset({"arith.bitcast", "tt.bitcast"})
 EXACT_CASTS = frozenset({"arith.extsi", "arith.extui", "arith.trunci"})
 _ZERO = integer(0)
 
@@ -181,11 +183,11 @@ def logic(op: Op, lanes: tuple[Lane, ...]) -> Lane:
     return Joined(name, (x, y))  # type: ignore[arg-type]
 
 
-def loaded(op: Op, pointer: Pointer, mask: Cond, other: Callable[[Index], Lane], place: Index) -> Lane:
-    """What a load yields: an element of a buffer, or the other value where it is masked."""
+def loaded(op: Op, pointer: Pointer, mask: Cond, other: Callable[[Index], Lane], place: Index, words: Set[str]) -> Lane:
+    """What a load yields: an element of a buffer, which may be one of words, or the other value where it is masked."""
     type_ = op.result.type
     value: Lane
-    if type_.is_integer:
+    if type_.is_integer and pointer.buffer not in words:
         half = 1 << (INTEGER_WIDTHS[type_.element] - 1)
         value = element(pointer.buffer, pointer.offset, -half, half - 1)
     else:

@@ -136,6 +136,7 @@ class _Proving:
             dict(zip("xyz", self.subject.extents, strict=True)),
             self.subject.integers,
             self.subject.described,
+            {p.name for p in contract.parameters if isinstance(p, Buffer) and p.words},
         )
         half = next((b.element for b in self.subject.buffers.values() if b.element in ("bf16", "f16")), "bf16")
         self.words = Vocabulary(Terms(self.prover, half), contract.own_programs)

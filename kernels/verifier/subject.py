@@ -43,6 +43,10 @@ class Stored:
         return size
 
 
+_Trigger = tuple[str, tuple[str | Int, ...]]
+"""A buffer, and of each axis the name or the number that indexes it."""
+
+
 class Subject:
     """See the module's docstring."""
 
@@ -75,7 +79,9 @@ class Subject:
             element = ELEMENTS[(elements or {}).get(parameter.name, parameter.element)]
             lengths = tuple(number(text, self.scope) for text in parameter.shape)
             self.buffers[parameter.name] = Stored(parameter.name, element, lengths)
-            self.scope[parameter.name] = BufferArray(parameter.name, element, lengths, element.startswith("i"))
+            words = isinstance(parameter, Buffer) and parameter.words
+            exact = element.startswith("i") and not words
+            self.scope[parameter.name] = BufferArray(parameter.name, element, lengths, exact)
         self.described = {
             parameter.name: Described(parameter.name, self.buffers[parameter.name].lengths)
             for parameter in shaped
@@ -128,7 +134,7 @@ class Subject:
         self,
         fact_number: int,
         fact: Fact,
-        triggers: list[tuple[str, tuple[str, ...]]],
+        triggers: list[_Trigger],
         buffer: str,
         place: tuple[Int, ...],
         places: Mapping[str, list[tuple[Int, ...]]],
@@ -138,10 +144,11 @@ class Subject:
         for name, indices in triggers:
             for met in places.get(name, ()):
                 for index, at in zip(indices, met, strict=True):
-                    choices[index][at] = None
+                    if isinstance(index, str):
+                        choices[index][at] = None
         for values in itertools.product(*(choices[name] for name in fact.names)):
             named = dict(zip(fact.names, values, strict=True))
-            if any(n == buffer and tuple(named[i] for i in indices) == place for n, indices in triggers):
+            if any(n == buffer and _named(indices, named) == place for n, indices in triggers):
                 yield self._instance(fact_number, "", values)
 
     def _instance(self, which: int, buffer: str, values: tuple[Int, ...]) -> Cond:
@@ -160,9 +167,7 @@ class Subject:
                 scope = {**self.scope, **dict(zip(fact.names, values, strict=True))}
                 holds = condition(fact.holds, scope)
                 named = dict(zip(fact.names, values, strict=True))
-                exists = conj(
-                    *(inside((named[i] for i in indices), self.buffers[n].lengths) for n, indices in triggers)
-                )
+                exists = conj(*(inside(_named(indices, named), self.buffers[n].lengths) for n, indices in triggers))
             self._made[key] = disj(neg(exists), holds)
         return self._made[key]
 
@@ -243,12 +248,25 @@ def _without(monomial: tuple[Atom, ...], unit: tuple[Atom, ...]) -> tuple[Atom, 
     return tuple(left)
 
 
-def _triggers(fact: Fact) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The buffers that a fact indexes by its names alone, each with those names."""
-    found: dict[tuple[str, tuple[str, ...]], None] = {}
+def _triggers(fact: Fact) -> Iterator[_Trigger]:
+    """The buffers that a fact indexes by its names and by numbers alone."""
+    found: dict[_Trigger, None] = {}
     for node in ast.walk(ast.parse(fact.holds, mode="eval")):
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
             parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-            if all(isinstance(part, ast.Name) and part.id in fact.names for part in parts):
-                found[node.value.id, tuple(part.id for part in parts if isinstance(part, ast.Name))] = None
+            indices = [_index(part, fact) for part in parts]
+            if None not in indices and any(isinstance(index, str) for index in indices):
+                found[node.value.id, tuple(index for index in indices if index is not None)] = None
     yield from found
+
+
+def _index(part: ast.expr, fact: Fact) -> str | Int | None:
+    """One of the fact's names, or a number."""
+    if isinstance(part, ast.Constant):
+        return integer(part.value)  # type: ignore[arg-type]
+    return part.id if isinstance(part, ast.Name) and part.id in fact.names else None
+
+
+def _named(indices: Iterable[str | Int], names: Mapping[str, Int]) -> tuple[Int, ...]:
+    """The index that some names and numbers are."""
+    return tuple(names[index] if isinstance(index, str) else index for index in indices)

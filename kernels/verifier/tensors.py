@@ -52,14 +52,14 @@ class Tensor:
         """A lane that is an exact integer. Raises `RefusedError` if it depends on floating-point numbers."""
         value = self[place]
         if not isinstance(value, Int):
-            raise RefusedError("an address, a bound or a divisor depends on a floating-point number")
+            raise RefusedError("an address, a bound or a divisor depends on a floating-point number or a word")
         return value
 
     def cond(self, place: Index) -> Cond:
         """A lane that is an exact condition. Raises `RefusedError` if it depends on floating-point numbers."""
         value = self[place]
         if not isinstance(value, Cond):
-            raise RefusedError("a mask or a branch depends on a floating-point number")
+            raise RefusedError("a mask or a branch depends on a floating-point number or a word")
         return value
 
     def term(self, place: Index) -> Term:

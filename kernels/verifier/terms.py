@@ -1,10 +1,11 @@
 """Numbers as terms: which operations, in which order, on which elements of memory.
 
 A term says how a floating-point number is made; nothing is known of its value but what a rule says
-(`vosti.kernels.verifier.rules`). Integers that depend on numbers (flags) are terms too; all other integers and
-conditions are exact (`vosti.kernels.verifier.integers`). Binders are Python functions of an index, so that nothing is
-ever renamed: to compare two of them, both are applied to one fresh index. Every term that stands for an operation of a
-kernel knows it, for messages.
+(`vosti.kernels.verifier.rules`). Integers that depend on numbers (flags) are terms too, and so are *words*: integers of
+which a contract says that their arithmetic wraps around on purpose, whatever bitwise operations yield, and what is made
+of words. All other integers and conditions are exact (`vosti.kernels.verifier.integers`). Binders are Python functions
+of an index, so that nothing is ever renamed: to compare two of them, both are applied to one fresh index. Every term
+that stands for an operation of a kernel knows it, for messages.
 """
 
 from __future__ import annotations
@@ -118,6 +119,14 @@ class Reduce(Term):
 
     name: str
     length: int
+    body: Callable[[Int], Term]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Sum(Term):
+    """Σ body(k) for k from 0 to length − 1, of words: modulo 2 to the number of their bits."""
+
+    length: Int
     body: Callable[[Int], Term]
 
 
@@ -241,6 +250,8 @@ def shown(term: Term, depth: int = 6) -> str:
         return f"chain({shown(term.start, depth - 1)} + Σ k < {term.length}: {factors})"
     if isinstance(term, Reduce):
         return f"{term.name} over k < {term.length} of {shown(term.body(index), depth - 1)}"
+    if isinstance(term, Sum):
+        return f"Σ k < {term.length}: {shown(term.body(index), depth - 1)}"
     if isinstance(term, Said):
         return shown(term.term, depth)
     assert isinstance(term, State | Result)

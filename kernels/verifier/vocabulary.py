@@ -13,8 +13,10 @@ from types import ModuleType
 from vosti.kernels.verifier.canonical import Array, Cache, Range, Terms, Unbounded, constant, not_finite, the_load
 from vosti.kernels.verifier.integers import Cond, Int, integer, least, most
 from vosti.kernels.verifier.integers import element as element_of
+from vosti.kernels.verifier.ir import FLOAT_WIDTHS, INTEGER_WIDTHS
 from vosti.kernels.verifier.tensors import as_term, flat
-from vosti.kernels.verifier.terms import Apply, Reduce, Select, Term, Test, Truth
+from vosti.kernels.verifier.terms import Apply, Reduce, Select, Term, Test, Truth, Whole
+from vosti.kernels.verifier.words import WORDS
 from vosti.spec.numerics import activations, attention, norms, projections, rotary
 
 MODULES: tuple[ModuleType, ...] = (projections, norms, rotary, activations)
@@ -33,6 +35,7 @@ class Vocabulary:
         self.words: Mapping[str, object] = {
             **{name: partial(one, ops) for module in MODULES for name, one in _programs(module)},
             **{one.__name__: partial(one, ops) for one in programs},
+            **WORDS,
             "attention": partial(compiled(attention.attention, {"over_split": over_split}), ops),
             "over_split": lambda query, cache, split, scale, head_dim: over_split(
                 ops, query, cache, split, scale, attention.empty(ops, query, head_dim)
@@ -129,7 +132,8 @@ def _over(count: int, flag: Callable[[Int], Term]) -> Term:
 
 def _within(one: Cond, x: Term) -> Term:
     """The number where the condition holds, +0 elsewhere."""
-    return Select(one, x, constant(0.0, x.element), element=x.element)
+    zero = constant(0.0, x.element) if x.element in FLOAT_WIDTHS else Whole(integer(0), element=x.element)
+    return Select(one, x, zero, element=x.element)
 
 
 class BufferArray(Array):
@@ -139,11 +143,11 @@ class BufferArray(Array):
     lengths: tuple[Int, ...]
 
     def __init__(self, name: str, element: str, lengths: tuple[Int, ...], integers: bool) -> None:
-        load = the_load(name, element)
+        load, half = the_load(name, element), 1 << INTEGER_WIDTHS.get(element, 1) - 1
 
         def at(place: tuple[Int, ...]) -> Term | Int:
             offset = flat(place, lengths)
-            return element_of(name, offset, -(2**31), 2**31 - 1) if integers else load(offset)
+            return element_of(name, offset, -half, half - 1) if integers else load(offset)
 
         # A length that is not known is not needed: such an axis is always indexed.
         super().__init__(tuple(-1 if n.constant is None else n.constant for n in lengths), at)

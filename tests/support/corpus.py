@@ -228,3 +228,16 @@ FLAGS = contract(
     (Output("out", ("i",), "over(WIDTH, lambda k: flag(not_finite(x[i, k])))", ("i", "0", "0")),),
 )
 """Whether any number of a row is not finite."""
+
+DIGEST = contract(
+    (
+        Buffer("words", "i32", ("rows * WIDTH",), words=True),
+        Buffer("out", "i64", ("rows",), Access.WRITE, words=True),
+        Integer("rows"),
+        Constant("WIDTH"),
+        Constant("BLOCK"),
+    ),
+    ("rows", "1", "1"),
+    (Output("out", ("i",), "share(stretch(words, i * WIDTH, WIDTH), 0, stream(1))", ("i", "0", "0")),),
+)
+"""Sums over mixed words."""
