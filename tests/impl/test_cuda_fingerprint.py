@@ -24,6 +24,7 @@ from vosti.kernels.devices import instruction_classes
 from vosti.kernels.tables import load
 
 TABLE = load("sm_90")
+CERTIFIED = {"certificates": "ab", "unproved": ["digest"]}
 H200 = Device("NVIDIA H200", "sm_90", "580.159.04", "2.11.0+cu130", "triton 3.6.0")
 
 
@@ -53,7 +54,7 @@ def changed(expected: dict[str, object], found: dict[str, object]) -> set[str]:
 
 def test_it_is_plain_data_without_a_path(model: Model, plans: list[DevicePlan]) -> None:
     """W is JSON, names GPU, driver and software, and knows neither a folder nor the machine's."""
-    found = fingerprint(model, plans, TABLE, H200)
+    found = fingerprint(model, plans, TABLE, H200, CERTIFIED)
     text = json.dumps(found)
 
     assert found == json.loads(text)
@@ -80,24 +81,34 @@ def test_another_machine_is_another_configuration(
     """Each part of the machine's description shows in W, and only there."""
     other = replace(H200, **{field: value})
 
-    assert differing == changed(fingerprint(model, plans, TABLE, H200), fingerprint(model, plans, TABLE, other))
+    assert differing == changed(
+        fingerprint(model, plans, TABLE, H200, CERTIFIED), fingerprint(model, plans, TABLE, other, CERTIFIED)
+    )
 
 
 def test_another_tile_is_another_configuration(model: Model, plans: list[DevicePlan]) -> None:
     """What may run is in W: a tile of an entry that the model uses, and no entry that it does not."""
-    base = fingerprint(model, plans, TABLE, H200)
+    base = fingerprint(model, plans, TABLE, H200, CERTIFIED)
     used = {(entry.operation, entry.dimensions) for entry in entries_used(plans, TABLE)}
 
     def with_fewer_tiles(operation: str, dimensions: tuple[tuple[str, int], ...]) -> dict[str, object]:
         entry = TABLE.entries[operation, dimensions]
         smaller = replace(entry, choices=entry.choices[-1:])
         table = replace(TABLE, entries={**TABLE.entries, (operation, dimensions): smaller})
-        return fingerprint(model, plans, table, H200)
+        return fingerprint(model, plans, table, H200, CERTIFIED)
 
     unused = next(key for key in TABLE.entries if key[0] == "linear" and key not in used)
     linear = next(key for key in used if key[0] == "linear")
     assert {"table"} == changed(base, with_fewer_tiles(*linear))
     assert set() == changed(base, with_fewer_tiles(*unused))
+
+
+@pytest.mark.parametrize("field", CERTIFIED)
+def test_other_certificates_are_another_configuration(model: Model, plans: list[DevicePlan], field: str) -> None:
+    """What is proved of the binaries is in W, and so is of which nothing is."""
+    base = fingerprint(model, plans, TABLE, H200, CERTIFIED)
+
+    assert {field} == changed(base, fingerprint(model, plans, TABLE, H200, {**CERTIFIED, field: "unverified"}))
 
 
 def test_one_form_of_attention_names_fewer_entries(plans: list[DevicePlan]) -> None:
@@ -120,7 +131,7 @@ def test_every_module_that_values_pass_through_is_digested(
         return sound(path, *arguments, **options)
 
     monkeypatch.setattr(Path, "read_text", recording)
-    fingerprint(model, plans, TABLE, H200)
+    fingerprint(model, plans, TABLE, H200, CERTIFIED)
 
     assert {f"numerics.{name}" for name in ("activations", "attention", "norms", "projections", "rotary")} <= read
     operations = {entry.operation.replace("attention_merge", "attention_split") for entry in entries_used(plans, TABLE)}
@@ -160,7 +171,7 @@ def test_instruction_classes_are_those_of_the_binaries() -> None:
 @pytest.mark.parametrize(
     ("folder", "digested", "others"),
     [
-        (Path(module.__file__).parent, module.HOST, "digests fingerprint memory opening plan"),
+        (Path(module.__file__).parent, module.HOST, "certifier digests fingerprint memory opening plan"),
         (
             Path(devices.__file__).parent,
             module.KERNELS,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,10 +19,21 @@ from vosti.kernels.catalogue import TARGETS, Instance, instances
 from vosti.kernels.launch import Kernel
 from vosti.kernels.tables import load
 from vosti.kernels.tile import Tile
-from vosti.kernels.verifier.binding import BindingError, encode
-from vosti.kernels.verifier.certify import FOLDER, Store, UncertifiedError, certificates, certify, default_store
+from vosti.kernels.verifier import certify as module
+from vosti.kernels.verifier.binding import BindingError, Certificate, encode
+from vosti.kernels.verifier.certify import (
+    FOLDER,
+    Store,
+    UncertifiedError,
+    certificates,
+    certify,
+    default_store,
+    forms,
+    full_name,
+)
 from vosti.kernels.verifier.entries import Case
 from vosti.kernels.verifier.errors import RefusedError
+from vosti.kernels.verifier.workers import certify_in_processes
 
 
 @triton.jit
@@ -49,14 +62,20 @@ def case_of(function: object, warps: int = 4) -> Case:
 COPYING = case_of(copying_kernel)
 
 
+def certificate(store: Store, case: Case = COPYING, *, certified_only: bool = False) -> Certificate:
+    """The certificate of one case."""
+    (found,) = certificates([case], store, certified_only=certified_only, jobs=1)
+    return found
+
+
 def test_a_certificate_is_made_once(tmp_path: Path) -> None:
     """And found again, also where none may be made."""
     store = Store(tmp_path / "certificates")
 
-    made = store.certificate(COPYING)
+    made = certificate(store)
     (file,) = store.folder.iterdir()
     assert encode(made) == file.read_text()
-    assert made == store.certificate(COPYING, certified_only=True)
+    assert made == certificate(store, certified_only=True)
     assert (("BLOCK", 32), ("WIDTH", 48)) == made.configuration
     assert "copying_kernel" == made.binding.kernel
     assert "buffers do not overlap, and begin at multiples of 16 bytes" == made.premises[0]
@@ -64,20 +83,24 @@ def test_a_certificate_is_made_once(tmp_path: Path) -> None:
 
 def test_without_a_certificate_nothing_runs_if_so_asked(tmp_path: Path) -> None:
     """The message names the kernel and what to do."""
-    with pytest.raises(UncertifiedError, match=r"no certificate of kernel WIDTH=48 BLOCK=32 in .*; run once without"):
-        Store(tmp_path).certificate(COPYING, certified_only=True)
+    with pytest.raises(
+        UncertifiedError,
+        match=r"no certificate of kernel WIDTH=48 BLOCK=32 warps=4 stages=1 in .*, and --certified-only forbids .*: "
+        r"run once without it, or make certificates with vosti certify\.",
+    ):
+        certificate(Store(tmp_path), certified_only=True)
     assert [] == list(tmp_path.iterdir())
 
 
 def test_another_binary_needs_another_certificate(tmp_path: Path) -> None:
     """The typed IR is the same with other numbers of warps; the binary is not."""
     store = Store(tmp_path)
-    first = store.certificate(COPYING)
+    first = certificate(store)
 
     other = case_of(copying_kernel, warps=1)
     with pytest.raises(UncertifiedError):
-        store.certificate(other, certified_only=True)
-    second = store.certificate(other)
+        certificate(store, other, certified_only=True)
+    second = certificate(store, other)
     assert first.binding.ir == second.binding.ir
     assert first.binding.cubin != second.binding.cubin
     assert 2 == len(list(tmp_path.iterdir()))
@@ -86,12 +109,12 @@ def test_another_binary_needs_another_certificate(tmp_path: Path) -> None:
 def test_an_edited_kernel_is_refused(tmp_path: Path) -> None:
     """One character changes what is stored: there is no certificate of it, and none can be made."""
     store, edited = Store(tmp_path), case_of(doubling_kernel)
-    store.certificate(COPYING)
+    certificate(store)
 
     with pytest.raises(UncertifiedError):
-        store.certificate(edited, certified_only=True)
-    with pytest.raises(RefusedError, match="computes something else than the row program"):
-        store.certificate(edited)
+        certificate(store, edited, certified_only=True)
+    with pytest.raises(RefusedError, match=r"WIDTH=48 .* is not proved: .*something else than the row program"):
+        certificate(store, edited)
     assert 1 == len(list(tmp_path.iterdir()))
 
 
@@ -99,27 +122,27 @@ def test_an_edited_kernel_is_refused(tmp_path: Path) -> None:
 def test_a_stale_certificate_is_not_used(tmp_path: Path, field: str) -> None:
     """It is refused where none may be made, and replaced elsewhere."""
     store = Store(tmp_path)
-    made = store.certificate(COPYING)
+    made = certificate(store)
     (file,) = tmp_path.iterdir()
     file.write_text(encode(dataclasses.replace(made, **{field: "0" * 64})))
 
-    with pytest.raises(BindingError, match=f"is about another {field}"):
-        store.certificate(COPYING, certified_only=True)
-    assert made == store.certificate(COPYING)
+    with pytest.raises(BindingError, match=f"is about another {field}; prove the kernel again"):
+        certificate(store, certified_only=True)
+    assert made == certificate(store)
     assert encode(made) == file.read_text()
 
 
 def test_a_broken_certificate_is_not_used(tmp_path: Path) -> None:
     """Nor one that is about another binary, put in the place of this one's."""
     store = Store(tmp_path)
-    made, other = store.certificate(COPYING), store.certificate(case_of(copying_kernel, warps=1))
+    made, other = certificate(store), certificate(store, case_of(copying_kernel, warps=1))
     path = store.path(COPYING, COPYING.instance.compiled(TARGETS["sm_90"]))
 
     for text, finding in ((encode(other), "another PTX and another machine code"), ("{}", "not the canonical form")):
         path.write_text(text)
         with pytest.raises(BindingError, match=finding):
-            store.certificate(COPYING, certified_only=True)
-    assert made == store.certificate(COPYING)
+            certificate(store, certified_only=True)
+    assert made == certificate(store)
 
 
 def test_a_proof_is_bound_to_what_it_is_about() -> None:
@@ -130,15 +153,99 @@ def test_a_proof_is_bound_to_what_it_is_about() -> None:
         certify(COPYING, other)
 
 
-def test_entries_are_certified_form_by_form(tmp_path: Path) -> None:
-    """Each form of an entry; of digests nothing is claimed."""
-    table, store = load("sm_90"), Store(tmp_path)
-    entries = [table.entry("kv_store", kv_heads=2, head_dim=32), table.entry("digest_merge")]
+def test_a_fault_of_the_verifier_proves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it raises is a refusal."""
 
-    found = certificates(entries, "sm_90", store)
-    assert len(list(instances(entries[0]))) == len(found)
-    assert found == certificates(entries, "sm_90", store, certified_only=True)
-    assert all("KV_HEADS=2" in name and "warps=" in name for name in found)
+    def failing(case: Case) -> None:
+        raise IndexError("out of range")
+
+    monkeypatch.setattr(Case, "prove", failing)
+    with pytest.raises(RefusedError, match=r"is not proved: The verifier failed: IndexError: out of range"):
+        certificate(Store(tmp_path))
+
+
+def test_entries_are_certified_form_by_form(tmp_path: Path) -> None:
+    """Each form of an entry, in two processes; found again by this one, which is told what is done."""
+    table, store = load("sm_90"), Store(tmp_path)
+    entry = table.entry("kv_store", kv_heads=2, head_dim=32)
+    cases = forms([entry, table.entry("embedding", width=256, scaled=0)], "sm_90")
+    done: list[tuple[float, float]] = []
+
+    made = certificates(cases, store, jobs=2, advance=lambda *numbers: done.append(numbers))
+
+    assert len(list(instances(entry))) + 1 == len(cases) == len(made)
+    assert made == certificates(cases, store, certified_only=True)
+    assert [(number, len(cases)) for number in (*range(len(cases) + 1), len(cases))] == done
+    assert [("KV_HEADS", 2) in one.configuration for one in made] == [case.kernel == "kv_store" for case in cases]
+
+
+def test_a_process_that_refuses_says_why(tmp_path: Path) -> None:
+    """And of which form: here one whose premises nothing meets."""
+    entry = load("sm_90").entry("embedding", width=256, scaled=1)
+    (case,) = forms([dataclasses.replace(entry, dimensions=(("scaled", 2), ("width", 256)))], "sm_90")
+
+    with pytest.raises(RefusedError, match=r"embedding WIDTH=256 SCALED=2 .* is not proved"):
+        list(certify_in_processes([case], tmp_path, 1))
+
+
+def test_attention_has_a_form_for_each_size_of_pages() -> None:
+    """Those that are listed, and those that are asked for, each once; nothing else depends on it."""
+    table = load("sm_90")
+    entry = table.entry("attention", heads=8, kv_heads=2, head_dim=32, window=0)
+
+    for entries in ([entry], [entry, table.entry("embedding", width=256, scaled=0), entry]):
+        plain, paged = forms(entries, "sm_90"), forms(entries, "sm_90", (8, 16, 8))
+        sizes = [case.constants["PAGE"] for case in paged if case.kernel == "attention"]
+        assert sorted(sizes) == [8, 16, 64]
+        assert {full_name(case) for case in plain} < {full_name(case) for case in paged}
+        assert 1 == len(paged) - len(plain)
+
+
+def test_nothing_is_claimed_of_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel whose contract says so has no form to prove."""
+    entry = load("sm_90").entry("embedding", width=256, scaled=0)
+    (instance,) = instances(entry)
+    contract = dataclasses.replace(instance.kernel.contract, unproved="because")
+    other = dataclasses.replace(instance, kernel=Kernel(instance.kernel.function, contract))
+    monkeypatch.setattr(module, "instances", lambda entry: [other])
+
+    assert [] == forms([entry], "sm_90")
+
+
+WITHOUT_SOLVER = """
+import sys
+sys.modules["z3"] = sys.modules["cvc5"] = None
+import importlib.util
+from pathlib import Path
+found = importlib.util.find_spec
+importlib.util.find_spec = lambda name, package=None: None if name == "z3" else found(name, package)
+from vosti.kernels.tables import load
+from vosti.kernels.verifier.certify import Store, UncertifiedError, certificates, forms
+for scaled in (0, 1):
+    try:
+        print(len(certificates(forms([load("sm_90").entry("embedding", width=256, scaled=scaled)], "sm_90"),
+                               Store(Path(sys.argv[1])))))
+    except UncertifiedError as error:
+        print(error)
+"""
+
+
+def test_kept_certificates_do_without_a_solver(tmp_path: Path) -> None:
+    """Where neither solver is installed, what is kept is used; what is missing is refused, with three remedies."""
+    (kept,) = forms([load("sm_90").entry("embedding", width=256, scaled=0)], "sm_90")
+    certificate(Store(tmp_path), kept)
+
+    run = subprocess.run(
+        [sys.executable, "-c", WITHOUT_SOLVER, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+
+    assert 0 == run.returncode, run.stderr
+    found, refusal = run.stdout.splitlines()
+    assert "1" == found
+    assert "no certificate of embedding WIDTH=256 SCALED=1" in refusal
+    assert "z3 is not installed: pip install z3-solver" in refusal
+    assert FOLDER in refusal
+    assert "--unsafe-unverified" in refusal
 
 
 def test_where_certificates_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
