@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vosti.impl.determinism.protocol import Settings
+from vosti.impl.determinism.vosti_engine import Ran, Shows, shows_nothing
 
 if TYPE_CHECKING:
-    from vosti.impl.backend import Backend
+    from vosti.impl.backend import Backend, Batch
     from vosti.impl.backends.cuda.backend import CudaBackend
     from vosti.impl.models.model import Model
     from vosti.impl.options import Certification
@@ -25,10 +27,8 @@ class Backends:
     open: Callable[[Settings], Backend]
     """By a setting's variant and its non-finite token."""
 
-    can_poison: bool
-    """Whether it heeds the token."""
-
     variants: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    shows: Shows = shows_nothing
 
 
 def open_backends(
@@ -49,7 +49,7 @@ def open_backends(
     if isinstance(plain, CpuBackend):
         return _cpu(plain.model)
     assert isinstance(plain, CudaBackend), "there are two backends"
-    return _cuda(plain)
+    return cuda_backends(plain)
 
 
 def _cpu(model: Model) -> Backends:
@@ -59,44 +59,83 @@ def _cpu(model: Model) -> Backends:
         token = settings.non_finite_token
         return CpuBackend(model if token is None else with_non_finite_token(model, token))
 
-    return Backends(model, opened, can_poison=True)
+    return Backends(model, opened)
 
 
 def with_non_finite_token(model: Model, token: int) -> Model:
-    """The model with NaN for a token's embedding. A head that shares the table keeps its own view of the old one."""
+    """The model with NaN for a token's embedding. A head that shares the table keeps the old one, under its alias."""
     from vosti.impl.models.plan import Operation
 
     embeddings = (Operation.EMBEDDING, Operation.SCALED_EMBEDDING)
     name = next(launch.parameters[0] for launch in model.plan.launches if launch.operation in embeddings)
     table = model.parameters[name].clone()
     table[token] = float("nan")
-    return replace(model, parameters={**model.parameters, name: table})
+    aliases = {alias: model.parameters[shared] for alias, shared in model.plan.tied}
+    return replace(model, parameters={**aliases, **model.parameters, name: table})
 
 
 EAGER = "eager"
 """The variant without captured graphs; the plain backend has them."""
 
+ONE_PASS = "one-pass"
+"""The variant in which no keys are split: rows that decode run as those of a prompt do."""
 
-def _cuda(plain: CudaBackend) -> Backends:
+
+def cuda_backends(plain: CudaBackend, device: str = "cuda") -> Backends:
+    """Around a CUDA backend. A backend of another variant, or with a non-finite token, has a pool of its own beside it.
+
+    The device is "cpu" where kernels run in Triton's interpreter.
+    """
     from vosti.impl.backends.cuda.backend import CudaBackend
 
     most = max(len(entry.choices) for entry in plain.table.entries.values())
     tables = {f"tile-{number}": forced(plain.table, number) for number in range(most)}
 
     def opened(settings: Settings) -> Backend:
-        variant = settings.variant
-        if not variant:
+        variant, token = settings.variant, settings.non_finite_token
+        if not variant and token is None:
             return plain
-        return CudaBackend(plain.model, tables.get(variant, plain.table), graphs=variant != EAGER, certifier=plain.certifier)
+        model = plain.model if token is None else with_non_finite_token(plain.model, token)
+        backend = CudaBackend(
+            model, tables.get(variant, plain.table), device, graphs=variant != EAGER, certifier=plain.certifier
+        )
+        if variant == ONE_PASS:
+            backend.most_split_rows = 0
+        return backend
 
-    return Backends(plain.model, opened, can_poison=False, variants={"tiles": tuple(tables), "graphs": (EAGER,)})
+    variants = {"tiles": tuple(tables), "splits": (ONE_PASS,), "graphs": (EAGER,)}
+    return Backends(plain.model, opened, variants=variants, shows=shown)
+
+
+def shown(backend: Backend, batch: Batch) -> Ran:
+    """How a CUDA backend ran its last batch: by which tiles of its table, and whether from a graph."""
+    from vosti.impl.backends.cuda.backend import CudaBackend
+    from vosti.impl.backends.cuda.binding import choice_of
+    from vosti.impl.backends.cuda.forward import LARGEST_GRAPH
+    from vosti.impl.backends.cuda.metadata import pack
+
+    assert isinstance(backend, CudaBackend), "other backends show nothing"
+    shape = backend.shape_of(pack(batch, backend.limits))
+    launches = {
+        (launch.operation, launch.sizes, launch.rows): launch for launch in backend.plans[shape.form].launches
+    }.values()
+    chosen = sorted(
+        {f"{launch.operation} {launch.sizes} {choice_of(launch, shape, backend.table)}" for launch in launches}
+    )
+    return Ran(
+        tiles=hashlib.sha256("\n".join(chosen).encode()).hexdigest()[:8],
+        replayed=shape.rows <= LARGEST_GRAPH and backend.forward_of(shape).replayed,
+    )
 
 
 def forced(table: Table, number: int) -> Table:
-    """The table in which each entry has one tile for all rows: its tile of that number, or else its last."""
-    entries = {
-        key: replace(entry, choices=(replace(entry.choices[-1], kernel=chosen.kernel, tile=chosen.tile),))
-        for key, entry in table.entries.items()
-        for chosen in (entry.choices[min(number, len(entry.choices) - 1)],)
-    }
+    """The table in which each entry has one tile, of that number or else its last, for all rows.
+
+    Where the entry ends at some number of rows, the tile ends where it did: it can take no more.
+    """
+    entries = {}
+    for key, entry in table.entries.items():
+        chosen, last = entry.choices[min(number, len(entry.choices) - 1)], entry.choices[-1]
+        up_to_rows = None if last.up_to_rows is None else chosen.up_to_rows
+        entries[key] = replace(entry, choices=(replace(chosen, up_to_rows=up_to_rows),))
     return replace(table, entries=entries)

@@ -99,10 +99,10 @@ def _cancel(stage: Stage) -> Iterator[Case]:
         settings = replace(stage.settings(token_budget=2 * stage.page), prefix_caching=True)
         calls = ((called_off[0], bystanders[0], called_off[1], bystanders[1], late, *retries),)
         compared = frozenset(ask.name for ask in (*bystanders, late, *retries))
-        yield _ending(Scenario("cancel", f"step-{step}", settings, calls, compared), called_off, "cancelled")
+        yield ending(Scenario("cancel", f"step-{step}", settings, calls, compared), called_off, "cancelled")
 
 
-def _ending(scenario: Scenario, asks: list[Ask], how: str) -> Case:
+def ending(scenario: Scenario, asks: list[Ask], how: str) -> Case:
     """A case of one scenario in which some requests that do not count must end in a certain way."""
 
     def run(bench: Bench) -> Iterator[Pair]:
@@ -127,14 +127,14 @@ def _non_finite(stage: Stage) -> Iterator[Case]:
         for caching in (True,) if stage.quick else (False, True):
             bad = Ask("spoilt", (*stage.prompt(stage.page + 1, 13_100), token), 4, at=arrival)
             settings = replace(
-                stage.settings(pages=24, token_budget=stage.page),
+                stage.settings(pages=24, token_budget=stage.page - 1),  # or a prompt of a page would meet nobody
                 prefix_caching=caching,
                 poison=True,
                 non_finite_token=token,
             )
             name = f"from-{arrival}-{'cached' if caching else 'cold'}"
             compared = frozenset(ask.name for ask in neighbours)
-            yield _ending(Scenario("non-finite", name, settings, ((bad, *neighbours),), compared), [bad], "error")
+            yield ending(Scenario("non-finite", name, settings, ((bad, *neighbours),), compared), [bad], "error")
 
 
 # ---------------------------------------------------------------- arrivals
@@ -214,7 +214,14 @@ def _padding(stage: Stage) -> Iterator[Case]:
     for live in stage.some(range(2, 18), (5,)):
         tokens = 2 if stage.quick else 6  # enough for a captured graph to be replayed
         asks = tuple(Ask(f"row-{i:02}", stage.prompt(3 + i % 7, 17_000 + i), tokens) for i in range(live))
-        yield case(f"{live}-rows", [Scenario("padding", f"{live}-rows", stage.settings(), (asks,), required=COMPANY)])
+        scenario = Scenario("padding", f"{live}-rows", stage.settings(), (asks,), required=COMPANY)
+        yield case(f"{live}-rows", [scenario if stage.quick else replace(scenario, witness=_replayed)])
+
+
+def _replayed(ask: Ask, answer: Answer) -> str | None:
+    """Of an engine that shows it: why no row came from a captured graph."""
+    shown = {piece.replayed for piece in answer.schedule.pieces or ()}
+    return "no forward was replayed from a graph" if shown == {False} else None
 
 
 # ---------------------------------------------------------------- restart

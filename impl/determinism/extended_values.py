@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
 from vosti.impl.determinism.axes import Axis, Scenario, Stage, case
-from vosti.impl.determinism.cases import Bench, Case, Pair, tokens_of
-from vosti.impl.determinism.protocol import Ability, Answer, Ask, Draft, Sampling
+from vosti.impl.determinism.cases import Bench, Case, Pair, pairs, tokens_of
+from vosti.impl.determinism.protocol import Ability, Answer, Ask, Draft, Sampling, Settings
 from vosti.impl.determinism.schedules import differences
 
 PAGED = frozenset({Ability.PAGES})
@@ -194,14 +194,69 @@ def _reread(stage: Stage, asks: list[Ask], budget: int, name: str, bench: Bench)
 # ---------------------------------------------------------------- variants
 
 
-def _variants(axis: str, stage: Stage) -> Iterator[Case]:
-    """Each way of computing that the engine says changes nothing: in prefill, in decode, alone and in company."""
-    asks = [Ask(f"varied-{i}", stage.prompt(stage.page + 9 * i, 26_000 + i), 6) for i in range(6)]
-    for name in stage.subject.variants[axis][: 1 if stage.quick else None]:
+def _tiles(stage: Stage) -> Iterator[Case]:
+    """Each table entry's tile of a number for all rows, where the plain run takes another one: in prefill, in decode,
+    alone and in company.
+    """
+    lengths = (stage.page - 1, 4 * stage.page, 9 * stage.page)
+    asks = [Ask(f"tiled-{i}", stage.prompt(lengths[i % 3] + i, 26_000 + i), 12) for i in range(6)]
+    for name in stage.subject.variants["tiles"][: 1 if stage.quick else None]:
         settings = replace(stage.settings(), variant=name)
-        required = frozenset({"variant"})
         calls = (*_each_alone(asks[:3]), tuple(asks[3:]))
-        yield case(name, [Scenario(axis, name, settings, calls, required=required)])
+        yield case(name, [Scenario("tiles", name, settings, calls, required=frozenset({"tiles"}))])
+
+
+def _splits(stage: Stage) -> Iterator[Case]:
+    """Rows that decode, with keys in one pass instead of splits: alone and in company, up to three splits long."""
+    lengths = (stage.page, 9 * stage.page, 17 * stage.page)
+    asks = tuple(Ask(f"split-{i}", stage.prompt(lengths[i % 3] + i, 29_000 + i), 24) for i in range(6))
+    (one_pass,) = stage.subject.variants["splits"]
+    settings = replace(stage.settings(), variant=one_pass)
+    for group in (*_each_alone(list(asks[:3])), asks[3:], asks)[: 1 if stage.quick else None]:
+        name = f"{len(group)}-from-{group[0].name}"
+        run = partial(_unsplit, settings, group, name)
+        yield Case("splits", f"splits/{name}", tokens_of(group, group), sum(ask.max_tokens - 1 for ask in group), run)
+
+
+def _unsplit(settings: Settings, asks: tuple[Ask, ...], name: str, bench: Bench) -> Iterator[Pair]:
+    (answers,) = bench.serve(settings, asks)
+    for ask, answer, reference in zip(asks, answers, bench.references(asks), strict=True):
+        _, *decoded = pairs(f"splits/{name}", ask, answer, reference)  # a prompt's rows are in one pass anyway
+        yield from _lacking(decoded, "tiles", "the kernels did not differ")
+
+
+def _lacking(found: Iterable[Pair], word: str, why: str) -> Iterator[Pair]:
+    """The pairs, invalid where the word is not among what differed."""
+    for pair in found:
+        yield replace(pair, invalid=why) if pair.invalid is None and word not in pair.differs else pair
+
+
+def _graphs(stage: Stage) -> Iterator[Case]:
+    """Launched one by one in one engine; captured, and then replayed, in another: alone, and 2 to 17 in company."""
+    companies = [range(i, i + 1) for i in range(4)] + [range(live) for live in stage.some((2, 3, 5, 8, 9, 17), (5,))]
+    for group in companies:
+        asks = tuple(Ask(f"replayed-{i}", stage.prompt(stage.page + 9 * i, 28_000 + i), 6) for i in group)
+        name = f"{len(asks)}-from-{group.start}"
+        run = partial(_replayed, stage, asks, name)
+        yield Case("graphs", f"graphs/{name}", 4 * tokens_of(asks), sum(ask.max_tokens for ask in asks), run)
+
+
+CAPTURED_AFTER = 3
+"""Calls after which all small forwards come from graphs: launched, captured, and once more where memory grew."""
+
+
+def _replayed(stage: Stage, asks: tuple[Ask, ...], name: str, bench: Bench) -> Iterator[Pair]:
+    (eager,) = stage.subject.variants["graphs"]
+    settings = stage.settings(token_budget=SMALL)
+    (launched,) = bench.serve(replace(settings, variant=eager), asks)
+    *_, replayed = bench.serve(settings, *[asks] * CAPTURED_AFTER)
+    for ask, answer, reference in zip(asks, replayed, launched, strict=True):
+        found = pairs(f"graphs/{name}", ask, answer, reference)
+        yield from _lacking(found, "graphs", "no forward was replayed from a graph")
+
+
+SMALL = 256
+"""Rows of a forward that a backend with graphs captures, certainly."""
 
 
 AXES = (
@@ -217,6 +272,7 @@ AXES = (
         _prompt_logprobs,
         frozenset({Ability.OBSERVED, Ability.PAGES}),
     ),
-    Axis("tiles", "each table entry's tiles and splits", partial(_variants, "tiles"), variant="tiles"),
-    Axis("graphs", "captured graphs, and none", partial(_variants, "graphs"), variant="graphs"),
+    Axis("tiles", "each table entry's tiles and splits", _tiles, variant="tiles"),
+    Axis("splits", "attention in splits, and in one pass", _splits, variant="splits"),
+    Axis("graphs", "captured graphs, and none", _graphs, variant="graphs"),
 )

@@ -111,6 +111,12 @@ class Piece:
     draft: int = 0
     """How many of the positions are a draft's."""
 
+    tiles: str = ""
+    """Names the tiles that the kernels ran with, where the engine shows them."""
+
+    replayed: bool | None = None
+    """Whether the forward was replayed from a captured graph, where the engine shows it."""
+
 
 @dataclass(frozen=True)
 class Schedule:

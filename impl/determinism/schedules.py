@@ -60,20 +60,22 @@ def _pieces(a: tuple[Piece, ...], b: tuple[Piece, ...]) -> Iterator[str]:
     cuts = [(piece.start, piece.stop) for piece in a] != [(piece.start, piece.stop) for piece in b]
     if cuts:
         yield "cuts"
-    for what, count in _COUNTS.items():
-        left, right = map(count, a), map(count, b)
+    for what, value in _PROPERTIES.items():
+        left, right = map(value, a), map(value, b)
         # Pieces that do not correspond are compared by what occurs in them at all.
         if (set(left) != set(right)) if cuts else (list(left) != list(right)):
             yield what
 
 
-_COUNTS: dict[str, Callable[[Piece], int]] = {
+_PROPERTIES: dict[str, Callable[[Piece], object]] = {
     "company": lambda piece: piece.company,
     "packed rows": lambda piece: piece.live,
     "padding": lambda piece: piece.rows - piece.live,
     "drafts": lambda piece: piece.draft,
+    "tiles": lambda piece: piece.tiles,
+    "graphs": lambda piece: piece.replayed,
 }
-"""What a piece's forward held beside the piece."""
+"""What a piece's forward held beside the piece, and how it ran."""
 
 
 def contiguous(pieces: tuple[Piece, ...], budget: int) -> bool:

@@ -90,6 +90,6 @@ def _vosti(choice: Choice) -> Subject:
         read_vocabulary(path, config.vocab_size),
         window=min(windows, default=None),
         variants=backends.variants,
-        can_poison=backends.can_poison,
+        shows=backends.shows,
         fresh=choice.words(),
     )

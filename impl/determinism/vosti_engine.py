@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import TracebackType
 
 from vosti.impl.abstraction import LiveRequest
@@ -22,12 +22,30 @@ from vosti.spec.state import RequestId, Token
 from vosti.spec.step import Action, Evict, Preempt
 
 
+@dataclass(frozen=True)
+class Ran:
+    """How a backend ran its last forward; see `Piece`."""
+
+    tiles: str = ""
+    replayed: bool | None = None
+
+
+Shows = Callable[[Backend, Batch], Ran]
+"""How a backend ran a batch, which was its last one."""
+
+
+def shows_nothing(backend: Backend, batch: Batch) -> Ran:
+    """Of a backend that has one way to run a batch."""
+    return Ran()
+
+
 class Watch(NoGhost):
     """An observer that keeps, of each request, its rows of logits and how it was scheduled."""
 
-    def __init__(self, backend: Backend, *, keep_kv: bool) -> None:
+    def __init__(self, backend: Backend, *, keep_kv: bool, shows: Shows = shows_nothing) -> None:
         """Watch an engine of this backend, whose pool is read only if keys and values are to be kept."""
         self._backend = backend
+        self._shows = shows
         self._keep_kv = keep_kv
         self._taken: dict[int, bytes] = {}
         self._cached: dict[RequestId, int] = {}
@@ -60,6 +78,7 @@ class Watch(NoGhost):
         logits = result.logits.cpu().float().numpy().astype("<f4", copy=False)
         self._taken = {int(row): logits[i].tobytes() for i, row in enumerate(batch.logit_rows)}
         live = int((batch.sequences >= 0).sum())
+        ran = self._shows(self._backend, batch)
         for sequence, chunk in enumerate(chunks):
             rows = (batch.sequences == sequence).nonzero()[0]
             positions = batch.positions[rows].tolist()
@@ -70,6 +89,8 @@ class Watch(NoGhost):
                 live=live,
                 rows=len(batch.tokens),
                 draft=len(chunk.draft),
+                tiles=ran.tiles,
+                replayed=ran.replayed,
             )
             self.pieces.setdefault(chunk.request, []).append(piece)
             self.pages[chunk.request] = tuple(page for page in batch.tables[sequence].tolist() if page != NO_PAGE)
@@ -111,11 +132,11 @@ class Scripts(NoDrafter):
 class VostiArm:
     """An engine of this project; see `vosti.impl.determinism.protocol.Arm`."""
 
-    def __init__(self, backend: Backend, settings: Settings) -> None:
+    def __init__(self, backend: Backend, settings: Settings, shows: Shows = shows_nothing) -> None:
         self._settings = settings
         self._backend = backend
         self._scripts = Scripts()
-        self._watch = Watch(backend, keep_kv=settings.keep_kv)
+        self._watch = Watch(backend, keep_kv=settings.keep_kv, shows=shows)
         options = EngineOptions(
             page_size=settings.page_size,
             pages=settings.pages,
@@ -204,7 +225,7 @@ class VostiSubject:
         *,
         window: int | None = None,
         variants: Mapping[str, Sequence[str]] | None = None,
-        can_poison: bool = False,
+        shows: Shows = shows_nothing,
         fresh: Sequence[str] = (),
     ) -> None:
         """The engine.
@@ -214,7 +235,7 @@ class VostiSubject:
             vocabulary: what prompts are made of.
             window: of the model's local layers.
             variants: what the backend's kernels may use without changing a value, by axis.
-            can_poison: whether `open_backend` heeds `Settings.non_finite_token`.
+            shows: what they used.
             fresh: how another process makes the same subject.
         """
         self._open_backend = open_backend
@@ -222,7 +243,7 @@ class VostiSubject:
         self._vocabulary = vocabulary
         self._window = window
         self._variants = dict(variants or {})
-        self._can_poison = can_poison
+        self._shows = shows
         self._fresh = tuple(fresh)
 
     @property
@@ -232,9 +253,8 @@ class VostiSubject:
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """All, but for a non-finite token where the backend cannot be given one."""
-        everything = frozenset(Ability)
-        return everything if self._can_poison else everything - {Ability.NON_FINITE}
+        """All."""
+        return frozenset(Ability)
 
     @property
     def variants(self) -> Mapping[str, Sequence[str]]:
@@ -268,7 +288,7 @@ class VostiSubject:
         """A fresh engine over a fresh pool."""
         special = settings.variant or settings.non_finite_token is not None
         backend = self._open_backend(settings) if special else self._plain
-        return VostiArm(backend, settings)
+        return VostiArm(backend, settings, self._shows)
 
     def fresh(self) -> Sequence[str]:
         """How another process makes the same subject."""

@@ -14,14 +14,16 @@ TABLE = load("sm_90")
 
 @pytest.mark.parametrize("number", range(max(len(entry.choices) for entry in TABLE.entries.values())))
 def test_a_forced_table_has_one_tile_for_all_rows(number: int) -> None:
-    """Each entry keeps the tile of that number, or its last one, and serves as many rows as before."""
+    """Each entry keeps the tile of that number, or its last one, for as many rows as it can take."""
     found = forced(TABLE, number)
 
     assert TABLE.entries.keys() == found.entries.keys()
     for key, entry in found.entries.items():
         before = TABLE.entries[key].choices
         (choice,) = entry.choices
-        assert (before[min(number, len(before) - 1)].tile, before[-1].up_to_rows) == (choice.tile, choice.up_to_rows)
+        kept = before[min(number, len(before) - 1)]
+        assert (kept.kernel, kept.tile) == (choice.kernel, choice.tile)
+        assert (None if before[-1].up_to_rows is None else kept.up_to_rows) == choice.up_to_rows
 
 
 def test_forced_tables_differ() -> None:

@@ -83,9 +83,20 @@ def test_each_extended_axis_has_hundreds_of_pairs() -> None:
     assert {axis.name for axis in EXTENDED} == {*counts, *found.skipped}
     assert {
         "tiles": "the engine has no variants of tiles here",
+        "splits": "the engine has no variants of splits here",
         "graphs": "the engine has no variants of graphs here",
     } == (found.skipped)
     assert all(count >= 250 for count in counts.values()), counts
+
+
+def test_the_axes_of_kernels_have_hundreds_of_pairs() -> None:
+    """Where the engine names what they vary: as the cuda backend does."""
+    variants = {"tiles": [f"tile-{number}" for number in range(5)], "splits": ["one-pass"], "graphs": ["eager"]}
+    counts: Counter[str] = Counter()
+    for case in plan("extended", hashing_subject(variants=variants), Geometry(), tuple(variants)).cases:
+        counts[case.axis] += case.count
+
+    assert {"tiles": 360, "splits": 276, "graphs": 288} == counts
 
 
 def test_variants_make_cases() -> None:

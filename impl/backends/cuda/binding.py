@@ -77,11 +77,9 @@ class Bound:
         """A number, if the launch has one of this name."""
         return dict(self.launch.reals).get(name)
 
-    def choice(self, rows: int | None = None) -> Choice:
-        """The tile for the launch's rows, or for a number of them."""
-        if rows is None:
-            rows = self.shape.rows if self.launch.rows is Rows.TOKENS else self.shape.selected
-        return self.shared.table.entry(self.launch.operation, **dict(self.launch.sizes)).choice(rows)
+    def choice(self) -> Choice:
+        """The tile for the launch."""
+        return choice_of(self.launch, self.shape, self.shared.table)
 
     def cache(self) -> tuple[Tensor, Tensor]:
         """The layer's keys and values."""
@@ -90,6 +88,14 @@ class Bound:
     def heads(self, tensor: Tensor) -> Tensor:
         """[rows, heads · d] → [rows, heads, d]."""
         return tensor.view(tensor.shape[0], self.launch.size("heads"), self.launch.size("head_dim"))
+
+
+def choice_of(launch: KernelLaunch, shape: Shape, table: Table) -> Choice:
+    """The tile for a launch: by its rows, and where a sequence's rows share a tile by those of a sequence."""
+    rows = shape.rows if launch.rows is Rows.TOKENS else shape.selected
+    if launch.operation == "attention_split":
+        rows = shape.most_rows
+    return table.entry(launch.operation, **dict(launch.sizes)).choice(rows)
 
 
 def bind(bound: Bound) -> Call:
@@ -183,7 +189,7 @@ def _sequences(bound: Bound) -> Sequences:
 
 
 def _attention_split(bound: Bound) -> Call:
-    sequences, tile = _sequences(bound), bound.choice(bound.shape.most_rows).tile
+    sequences, tile = _sequences(bound), bound.choice().tile
     keys, values = bound.cache()
     queries = bound.heads(bound.read("queries"))
     states, sizes = _states(bound, tile.block("BLOCK_R"))

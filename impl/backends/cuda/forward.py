@@ -69,6 +69,11 @@ class Forward:
         self._launched = True
         self._read_back.copy_(self._raised, non_blocking=True)
 
+    @property
+    def replayed(self) -> bool:
+        """Whether the last `run` replayed a graph."""
+        return self._graph is not None
+
     def _bound(self) -> Iterator[Call]:
         """The calls, one by one."""
         for launch in self._shared.plans[self._shape.form].launches:
