@@ -54,7 +54,7 @@ PAPER = Sizes(
     budgets=(64, 128, 256, 512, 1024),
     decode_lengths=(257, 8192, 32_768),
     decode_tokens=128,
-    decode_part=8,
+    decode_part=4,
     donors=(15, 16, 17, 127, 128, 129, 1023, 1024, 1025, 8192),
     generated=128,
 )

@@ -21,6 +21,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,15 @@ BESIDE = 6.0
 
 FEW = 24
 """Pairs that are left of a job in turn when the next one starts: of the longest prompts, most of a minute."""
+
+POLL = 0.5
+"""Seconds between two looks."""
+
+NEWS = 60.0
+"""Seconds between two accounts of what runs."""
+
+VERDICTS = (0, 1, 2)
+"""Exit codes with which `vosti determinism` says something of pairs."""
 
 FRESH = ("batch/fresh", "restart/")
 """Cases that load the model again in another process begin so."""
@@ -76,6 +86,7 @@ class Job:
     def command(self, folder: Path) -> list[str]:
         """What runs it."""
         options = ["--backend", "cuda", "--dummy-weights", "0", "--engine", self.engine, "--suite", self.suite]
+        options += ["--unsafe-unverified"] if self.engine == "vosti" else []  # proofs are made elsewhere; W says so
         return [*VOSTI, self.model, *options, "--report", str(folder), *(["--axes", self.axes] if self.axes else [])]
 
 
@@ -111,6 +122,7 @@ class Progress:
         yield from found.items()
 
 
+@cache
 def size(model: str) -> float:
     """GB of a model's weights and of the suites' largest pool."""
     config = load_config(find_checkpoint(model))
@@ -162,7 +174,7 @@ class Jobs:
         if self.missing(job) == []:
             self.say("done before", job)
             return
-        log = self.folder / "logs" / f"{job.name.replace(' ', '_')}.log"
+        log = self.log(job)
         log.parent.mkdir(exist_ok=True)
         # One thread each: the processes share the host's cores.
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -173,12 +185,18 @@ class Jobs:
         self.running.append(Running(job, process, time.monotonic()))
         self.say("started", job)
 
+    def log(self, job: Job) -> Path:
+        """Where a job's output goes."""
+        return self.folder / "logs" / f"{job.name.replace(' ', '_')}.log"
+
     def look(self) -> None:
         """Let go of those that ended, and stop those whose time is up."""
         for running in list(self.running):
             if running.process.poll() is not None:
                 self.running.remove(running)
                 self.say(f"ended with {running.process.returncode}", running.job)
+                if running.process.returncode not in VERDICTS:
+                    print(*self.log(running.job).read_text(errors="replace").splitlines()[-5:], sep="\n")
             elif time.monotonic() - running.since > running.job.seconds:
                 self.stop(running)
 
@@ -206,7 +224,7 @@ class Jobs:
 
 def run(jobs: Jobs, in_turn: Sequence[Job], beside: Sequence[Job], lanes: int, seconds: float) -> None:
     """Run the jobs until all have ended, or the time is up."""
-    waiting, others = list(in_turn), list(beside)
+    waiting, others, told = list(in_turn), list(beside), jobs.begin
     while time.monotonic() - jobs.begin < seconds and (waiting or others or jobs.running):
         jobs.look()
         if waiting and jobs.few_left(in_turn) and jobs.may_start(waiting[0]):
@@ -216,7 +234,11 @@ def run(jobs: Jobs, in_turn: Sequence[Job], beside: Sequence[Job], lanes: int, s
             if able is not None:
                 others.remove(able)
                 jobs.start(able)
-        time.sleep(0.5)
+        if time.monotonic() - told > NEWS:
+            told += NEWS
+            for running in jobs.running:
+                jobs.say("runs", running.job)
+        time.sleep(POLL)
     for running in list(jobs.running):
         jobs.stop(running)
     for job in (*waiting, *others):

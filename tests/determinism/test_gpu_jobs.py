@@ -1,0 +1,122 @@
+"""The program that runs suites of several models on one GPU, with a command in the place of `vosti determinism`."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+STUB = """
+import json, sys, time
+from pathlib import Path
+arguments = sys.argv[1:]
+if arguments[0] == "--report":
+    sys.exit()
+given = dict(zip(arguments, arguments[1:]))
+model, suite, engine = arguments[0], given["--suite"], given["--engine"]
+path = Path(given["--report"]) / f"{model}-dummy-0.{engine}.{suite}.ndjson"
+cases = {"batch/fresh-00": ("batch", 2), **{f"prefill-decode/{i}": ("prefill-decode", 30) for i in range(4)}}
+done = {json.loads(line)["case"] for line in path.read_text().splitlines()[1:]} if path.exists() else set()
+with path.open("a") as file:
+    def write(line):
+        print(json.dumps(line), file=file, flush=True)
+    if not path.stat().st_size:
+        write({"fingerprint": "0" * 64, "axes": {c: a for c, (a, _) in cases.items()},
+               "counts": {c: n for c, (_, n) in cases.items()}})
+    for case, (axis, count) in cases.items():
+        if case not in done and axis in given.get("--axes", axis):
+            time.sleep(float(Path(given["--report"], "pace").read_text()))
+            state = "mismatch" if engine == "transformers" or model == "qwen3-0.6b" else "match"
+            write({"case": case, "seconds": 1.0, "pairs": [{"state": state}] * count})
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The program, with the stub, in a folder for results."""
+    path = Path(__file__).parents[1] / "gpu" / "run_determinism.py"
+    specification = importlib.util.spec_from_file_location("run_determinism", path)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    monkeypatch.setitem(sys.modules, "run_determinism", module)
+    specification.loader.exec_module(module)
+    (tmp_path / "stub.py").write_text(STUB)
+    (tmp_path / "pace").write_text("0.02")
+    monkeypatch.setattr(module, "VOSTI", (sys.executable, str(tmp_path / "stub.py")))
+    monkeypatch.setattr(module, "POLL", 0.02)
+    return module
+
+
+def run(program: Any, folder: Path, *words: str, seconds: float = 60, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Its exit code."""
+    monkeypatch.setattr(sys, "argv", ["run_determinism.py", str(folder), str(seconds), *words])
+    code: int = program.main()
+    return code
+
+
+def times(out: str, what: str) -> Sequence[int]:
+    """In which lines something is said."""
+    return [number for number, line in enumerate(out.splitlines()) if what in line]
+
+
+def test_jobs_are_run_and_counted(
+    program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those in turn one after the other, the control beside them; a control that fails is no failure."""
+    words = ["--in-turn", "paper:llama-3.2-1b", "paper:qwen3-8b", "--beside", "paper:gemma-3-1b:engine=transformers"]
+
+    assert 0 == run(program, tmp_path, *words, monkeypatch=monkeypatch)
+    out = capsys.readouterr().out
+    assert "llama-3.2-1b-dummy-0.vosti.paper, W 0000000000000000: 122 of 122 equal, 0 differ, 0 compare nothing" in out
+    assert "gemma-3-1b-dummy-0.transformers.paper, W 0000000000000000: 0 of 122 equal, 122 differ" in out
+    assert "batch 2/2, prefill-decode 120/120" in out
+    assert 3 == len(times(out, "ended with 0"))
+
+    assert 0 == run(program, tmp_path, *words, monkeypatch=monkeypatch)
+    assert 3 == len(times(capsys.readouterr().out, "done before"))
+
+
+def test_a_pair_that_differs_is_a_failure(program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of this engine."""
+    assert 1 == run(program, tmp_path, "--beside", "paper:qwen3-0.6b", monkeypatch=monkeypatch)
+
+
+def test_what_is_stopped_is_continued(
+    program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A job whose own time is up, and one that the end of all finds running, keep what they have."""
+    (tmp_path / "pace").write_text("0.5")
+    words = ["--in-turn", "paper:qwen3-8b", "--beside", "paper:llama-3.2-1b:seconds=0.8"]
+    run(program, tmp_path, *words, seconds=1.4, monkeypatch=monkeypatch)
+    out = capsys.readouterr().out
+
+    assert [True, False] == ["llama" in line for line in out.splitlines() if "stopped" in line]
+    (tmp_path / "pace").write_text("0")
+    run(program, tmp_path, *words, monkeypatch=monkeypatch)
+    out = capsys.readouterr().out
+    assert 2 == out.count("122 of 122 equal")
+
+
+def test_the_card_and_the_files_are_shared(
+    program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A model that does not fit beside others waits for them, and so does a job of other axes of the same file."""
+    big = "paper:gemma-3-27b"
+    words = ["--lanes", "3", "--beside", f"{big}:axes=batch", f"{big}:axes=prefill-decode", "paper:qwen3-8b"]
+    monkeypatch.setattr(program, "CARD", 190.0)
+    assert 0 == run(program, tmp_path, *words, monkeypatch=monkeypatch)
+    lines = capsys.readouterr().out
+
+    (batch_ended,) = times(lines, "ended with 0: gemma-3-27b paper vosti batch")
+    assert batch_ended < times(lines, "started: gemma-3-27b paper vosti prefill-decode")[0]
+    assert batch_ended < times(lines, "started: qwen3-8b")[0]
+
+
+def test_sizes_are_those_of_the_models(program: Any) -> None:
+    """Weights in bf16 and 49,152 slots, in GB: 8.03 B parameters and 131 KB a slot."""
+    assert 16.1 + 6.4 == pytest.approx(program.size("llama-3.1-8b"), abs=0.1)
