@@ -14,6 +14,7 @@ from __future__ import annotations
 import click
 
 from vosti.impl.cli.audit import audit_command
+from vosti.impl.cli.certify import certify_command
 from vosti.impl.cli.check import check_command
 from vosti.impl.cli.determinism import determinism_command
 from vosti.impl.cli.ending import Commands
@@ -37,3 +38,4 @@ for _command in (check_command, record_command, audit_command, generate_command,
     main.add_command(_command)
 main.add_command(forward_command, "prove forward")
 main.add_command(probe_command)
+main.add_command(certify_command)

@@ -78,6 +78,7 @@ def check_command(
 
     MODEL is a checkpoint's folder, or the name of a bundled one: tiny-gemma3 (the default) or tiny-llama3.
     """
+    from vosti.impl.cli.claims import as_json, premises
     from vosti.impl.cli.junit import audited, required, suite, write_junit
     from vosti.impl.cli.report import claim, show
     from vosti.impl.cli.requirements import PROMISED, Requirement, parse_requirements, unmet
@@ -118,7 +119,8 @@ def check_command(
     missing = unmet(requirements, exercised)
     if once:  # as when the configuration changes while the check runs
         missing.append(f"every record observed at least twice ({once} were not)")
-    write_json(json_file, _result(setting, run, replays, verdict, missing))
+    claimed = premises(setting.backend.fingerprint())
+    write_json(json_file, {**_result(setting, run, replays, verdict, missing), "claim": as_json(claimed)})
     write_junit(
         junit_file, [suite("vosti check", [*audited(verdict), *_alone(setting, run, replays), *required(missing)])]
     )
@@ -132,7 +134,7 @@ def check_command(
         f"company   {workload}: {len(setting.jobs)} requests, {run.steps} steps, {verdict.traces[0].records} records"
     )
     click.echo(f"alone     {len(replays.paths)} requests, {replays.steps} steps, {replays.records} records")
-    show(verdict, exercised, whole_claim=not replays.differences)
+    show(verdict, exercised, () if replays.differences else claimed)
     click.echo("Every record was observed at least twice." if once == 0 else f"{once} records were observed only once.")
     for difference in replays.differences:
         click.echo(str(difference))

@@ -1,23 +1,27 @@
 """The claim behind a verdict, on a page: the theorem, its premises, and what carries each of them.
 
-This is the one place where it is written down: `vosti check` prints it, and a test compares `docs/proof.md` with it.
+This is the one place where it is written down, but for a GPU's kernels (`vosti.impl.cli.kernel_claims`): `vosti check`
+prints it, and a test compares `docs/proof.md` with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 THEOREM = (
     "Definition 2.1: of two requests with the same prompt and the same sampler state, served under the same "
     "configuration W, the outputs of one are a beginning of the outputs of the other, logits included, bit for bit."
 )
 
-PROVED, CHECKED, PROBED, ASSUMED = "proved", "checked per step", "probed", "assumed"
+PROVED, CHECKED, LAUNCHED = "proved", "checked per step", "checked per launch"
+PROBED, ASSUMED = "probed", "assumed"
 
 MEANING = {
     PROVED: "for all states and executions, of any size; by the command that is named, and not again by this one",
     CHECKED: "on every step of the runs at hand, and of no others",
+    LAUNCHED: "on every launch of every run, or the first of a binary; by what is named",
     PROBED: "by computing with chosen values on the machine at hand",
     ASSUMED: "nothing here shows it",
 }
@@ -30,13 +34,16 @@ class Premise:
 
     statement: str
     carried: str
-    """`PROVED`, `CHECKED`, `PROBED` or `ASSUMED`."""
+    """A key of `MEANING`."""
 
     by: str
     """The command that shows it; of what is assumed, why it may be."""
 
     theorems: tuple[str, ...] = ()
     """Of what is proved: the modules of `vosti.proofs` that state and prove it."""
+
+    backend: str = ""
+    """The only backend that it matters for, if that is so."""
 
 
 PREMISES = (
@@ -106,12 +113,13 @@ PREMISES = (
         "On the CPU, the primitives whose bits torch and the processor decide give the bits that are part of W.",
         PROBED,
         "vosti check, when it loads a model",
+        backend="cpu",
     ),
     Premise(
-        "The kernel contract holds of arguments that were not observed, too.",
+        "On the CPU, the kernel contract holds of arguments that were not observed, too.",
         ASSUMED,
-        "the CPU backend runs the row programs of the specification, in tiles whose shapes W fixes; on the GPUs that "
-        "are let in, the kernels of the cuda backend were compared with one another bit for bit",
+        "the CPU backend runs the row programs of the specification, in tiles whose shapes W fixes",
+        backend="cpu",
     ),
     Premise(
         "An engine whose steps are not recorded takes the steps that it would take if they were.",
@@ -131,19 +139,34 @@ PREMISES = (
 )
 
 
-def page(assumed: Iterable[str]) -> Iterator[str]:
+def premises(configuration: Mapping[str, object]) -> tuple[Premise, ...]:
+    """What the theorem rests on under a configuration W: of a GPU's kernels, too, if it is one of the cuda backend."""
+    backend = configuration.get("backend")
+    found = tuple(premise for premise in PREMISES if premise.backend in ("", backend))
+    if backend != "cuda":
+        return found
+    from vosti.impl.cli.kernel_claims import kernel_premises
+
+    return (*found, *kernel_premises(configuration))
+
+
+def page(assumed: Iterable[str], claimed: Iterable[Premise] = PREMISES) -> Iterator[str]:
     """The claim, line by line.
 
     Args:
-        assumed: what a verdict rests on beside `PREMISES`.
+        assumed: what a verdict rests on beside the premises.
+        claimed: the premises.
     """
+    claimed = tuple(claimed)
     yield "claim"
     yield THEOREM
     for carried in MEANING:
-        yield ""
-        yield f"{carried} ({MEANING[carried]})"
-        for premise in PREMISES:
-            if premise.carried == carried:
-                yield f"- {premise.statement} [{premise.by}]"
-        if carried == ASSUMED:
-            yield from (f"- {sentence}" for sentence in assumed)
+        lines = [f"- {premise.statement} [{premise.by}]" for premise in claimed if premise.carried == carried]
+        lines += [f"- {sentence}" for sentence in assumed] if carried == ASSUMED else []
+        if lines:
+            yield from ("", f"{carried} ({MEANING[carried]})", *lines)
+
+
+def as_json(claimed: Iterable[Premise]) -> dict[str, Any]:
+    """The claim as JSON types."""
+    return {"theorem": THEOREM, "premises": [asdict(premise) for premise in claimed]}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import click
 
-from vosti.impl.cli.claims import page
+from vosti.impl.cli.claims import Premise, page
 from vosti.refinement.audit import Verdict
 from vosti.refinement.witnesses import WITNESSES
 
@@ -19,13 +19,14 @@ FUNCTIONS = {
 """What was observed, and what it is a function of."""
 
 
-def show(verdict: Verdict, exercised: Mapping[str, int], *, whole_claim: bool = False) -> None:
+def show(verdict: Verdict, exercised: Mapping[str, int], claimed: Sequence[Premise] = ()) -> None:
     """Print what was checked, and what was found.
 
     Args:
         verdict: of an audit.
         exercised: the witness counts to show.
-        whole_claim: show what the theorem rests on (`vosti.impl.cli.claims`), and not only what the verdict assumes.
+        claimed: what the theorem rests on (`vosti.impl.cli.claims`), if that is to be shown, too, and not only what the
+            verdict assumes.
     """
     click.echo()
     counts = [(name, str(exercised[name] or "not exercised"), what) for name, what in WITNESSES.items()]
@@ -35,7 +36,7 @@ def show(verdict: Verdict, exercised: Mapping[str, int], *, whole_claim: bool = 
     _table([("observed", "at least twice", "once"), *keys])
     click.echo()
     if verdict.refines:
-        lines = page(verdict.assumed) if whole_claim else ("assumed", *(f"- {line}" for line in verdict.assumed))
+        lines = page(verdict.assumed, claimed) if claimed else ("assumed", *(f"- {line}" for line in verdict.assumed))
         click.echo("\n".join(lines) + "\n")
     for violation in verdict.violations:
         click.echo(f"Not a run of the specification:\n{violation}\n")

@@ -1,0 +1,85 @@
+"""What the claim rests on where a GPU's kernels compute: proofs, the premises of contracts, the hardware."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from vosti.impl.backends.cuda.certifier import UNVERIFIED
+from vosti.impl.cli.claims import ASSUMED, LAUNCHED, PROBED, PROVED, Premise
+from vosti.kernels.verifier.rules import RULES
+from vosti.proofs.forward_premises import FOLLOWED, MEMORY, premises
+
+_VERIFIER = "each kernel keeps its contract"
+"""The premise that certificates are about."""
+
+
+def kernel_premises(configuration: Mapping[str, object]) -> Iterator[Premise]:
+    """The premises under a configuration W of the cuda backend."""
+    yield from _certified(configuration)
+    yield _numerical(configuration)
+    yield Premise(
+        "The compiler below the typed IR, and the assembler, make of a kernel what its typed IR says.",
+        ASSUMED,
+        "the audit of each certified binary finds no contraction, no atomic operation, no overlap of launches, and no "
+        "floating-point instruction that the typed IR does not ask for",
+    )
+    yield from _of_contracts()
+
+
+def _certified(configuration: Mapping[str, object]) -> Iterator[Premise]:
+    kernels = (
+        "Each kernel that a forward launches stores what its row program gives of a row's own inputs, and nothing else"
+    )
+    if configuration["certificates"] == UNVERIFIED:
+        yield Premise(f"{kernels}.", ASSUMED, "no binary has a certificate: --unsafe-unverified was asked for")
+        return
+    digest = configuration["certificates"]
+    yield Premise(f"{kernels}, at each tile of the table.", PROVED, f"vosti prove kernels; certificates {digest}")
+    yield Premise(
+        "The binaries that are launched are those that the certificates name.",
+        LAUNCHED,
+        "the engine: UncertifiedKernelError before the results of another binary are used",
+    )
+    unproved = configuration["unproved"]
+    if isinstance(unproved, list) and unproved:
+        yield Premise(
+            f"What is computed beside the forward is what is documented: {', '.join(unproved)}.",
+            ASSUMED,
+            "no proof covers these kernels; they were compared with the specification on hostile rows",
+        )
+
+
+def _numerical(configuration: Mapping[str, object]) -> Premise:
+    names = ", ".join(rule.name for rule in RULES.values() if rule.probed)
+    statement = f"The GPU follows the numerical rules that the proofs use: {names}."
+    if not configuration["probed"]:
+        return Premise(statement, ASSUMED, "it was never checked, or found broken: --unsafe-unprobed was asked for")
+    if configuration["probe"] is None:
+        by = "there is no record of vosti probe of this GPU, driver and Triton; kernels were compared on such a GPU"
+        return Premise(statement, ASSUMED, by)
+    return Premise(statement, PROBED, f"vosti probe, record {configuration['probe']}")
+
+
+def _of_contracts() -> Iterator[Premise]:
+    """What contracts take for granted of a launch: together what the same kernels need and the same place sees to."""
+    kernels: dict[tuple[str, str], list[str]] = {}
+    for one in premises(FOLLOWED):
+        kernels.setdefault((one.statement, one.place), []).append(one.kernel)
+    needs = [(", ".join(names), place, statement) for (statement, place), names in kernels.items()]
+    needs += [("all", place, statement) for statement, place in MEMORY if statement != _VERIFIER]
+    together: dict[tuple[str, str], list[str]] = {}
+    for names, place, statement in needs:
+        together.setdefault((names, place), []).append(statement)
+    for (names, place), needed in sorted(together.items()):
+        carried, by = seen_to(place)
+        yield Premise(f"Launches of {names}: {'; '.join(needed)}.", carried, by)
+
+
+def seen_to(place: str) -> tuple[str, str]:
+    """How a premise is carried that is seen to in a place of `vosti.proofs.forward_premises`, and by what."""
+    how, _, rest = place.partition(": ")
+    if how == "proved":
+        return PROVED, f"vosti prove forward: {rest}"
+    if how.startswith(("checked ", "flagged ")):
+        return LAUNCHED, place.removeprefix("checked ").removeprefix("by ")
+    return ASSUMED, place.removeprefix("assumed: ")
