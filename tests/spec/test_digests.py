@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vosti.spec.digests import ALGORITHMS, LENGTH_POSITION, SHA256, STREAMS, WORD_SUM, Stream, mix, word_sum
+from vosti.spec.digests import (
+    ALGORITHMS,
+    LENGTH_POSITION,
+    SHA256,
+    STREAMS,
+    WORD_SUM,
+    Stream,
+    mix,
+    share,
+    stream_sum,
+    word_sum,
+)
 
 MASK = 2**64 - 1
 
@@ -45,6 +56,18 @@ def test_word_sums_that_were_computed_by_hand() -> None:
     assert "{:016x}{:016x}".format(*expected) == word_sum(data)
     assert "a77332cce9a46f9660b4343c6dae1917" == word_sum(b"")
     assert "31246d27639407aedf516ed2e7c13330" == word_sum(bytes(4))
+
+
+@given(st.lists(st.lists(st.integers(0, 2**32 - 1), max_size=5), max_size=4), st.sampled_from(STREAMS))
+def test_any_parts_give_one_sum(parts: list[list[int]], stream: Stream) -> None:
+    """The shares of a value's parts, in any order, are those of the whole; a part counted twice is found."""
+    words = [word for part in parts for word in part]
+    firsts = [sum(map(len, parts[:p])) for p in range(len(parts))]
+    shares = [share(part, first, stream) for part, first in zip(parts, firsts, strict=True)]
+    whole = stream_sum([share(words, 0, stream)], 4 * len(words), stream)
+
+    assert whole == stream_sum(shares[::-1], 4 * len(words), stream)
+    assert shares == [0] * len(shares) or whole != stream_sum([*shares, max(shares)], 4 * len(words), stream)
 
 
 def test_the_second_mix_is_that_of_splitmix64() -> None:

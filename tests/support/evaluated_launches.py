@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 from launches import Launch
 from term_numbers import Memory
+from vosti.kernels.catalogue import KERNELS
+from vosti.kernels.contract import Buffer
 from vosti.kernels.verifier.evaluate import Access, Machine
 from vosti.kernels.verifier.integers import Atom, integer, the_symbol
 from vosti.kernels.verifier.ir import Kernel
@@ -22,7 +24,7 @@ LANES = 3
 
 def stored(launch: Launch, kernel: Kernel, seed: int) -> Iterator[tuple[float, float]]:
     """Of stores that take place: the number that the term is worth, and what was found in memory after the launch."""
-    source = random.Random(seed)
+    source, contract = random.Random(seed), KERNELS[launch.kernel].contract
     names = {**launch.pointers, **{name: one.buffer for name, one in launch.descriptors.items()}}
     for _ in range(PROGRAMS):
         at = {axis: integer(source.randrange(length)) for axis, length in zip("xyz", launch.grid, strict=True)}
@@ -36,6 +38,7 @@ def stored(launch: Launch, kernel: Kernel, seed: int) -> Iterator[tuple[float, f
                 name: Described(name, tuple(integer(length) for length in one.shape))
                 for name, one in launch.descriptors.items()
             },
+            {one.name for one in contract.parameters if isinstance(one, Buffer) and one.words},
         )
         machine.run(())
         before = {name: launch.before[key] for name, key in names.items()}
@@ -62,4 +65,4 @@ def _at(
     pointer = access.pointer(lanes)
     assert access.value is not None
     number = memory.number(as_term(access.value[lanes], access.value.type.element))
-    yield number, float(launch.after[names[pointer.buffer]][memory.index(pointer.offset)])
+    yield number, launch.after[names[pointer.buffer]][memory.index(pointer.offset)].item()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from vosti.kernels.verifier.canonical import Array, Terms
 from vosti.kernels.verifier.integers import Atom, Cond, Int, disj, integer, rewritten
-from vosti.kernels.verifier.ir import float_bits
+from vosti.kernels.verifier.ir import INTEGER_WIDTHS, float_bits
 from vosti.kernels.verifier.queries import Prover
 from vosti.kernels.verifier.terms import (
     Apply,
@@ -23,6 +23,7 @@ from vosti.kernels.verifier.terms import (
     Result,
     Select,
     State,
+    Sum,
     Term,
     Test,
     Truth,
@@ -34,6 +35,15 @@ from vosti.spec.numerics.floats import Floats, array, binary32
 
 FLOATS = Floats()
 _BINARY = {"addf": "add", "subf": "sub", "mulf": "mul", "precise_divf": "div", "maxnumf": "maximum"}
+_WORDS: Mapping[str, Callable[[int, int], int]] = {
+    "addi": lambda x, y: x + y,
+    "muli": lambda x, y: x * y,
+    "andi": lambda x, y: x & y,
+    "ori": lambda x, y: x | y,
+    "xori": lambda x, y: x ^ y,
+    "shli": lambda x, y: x << y,
+    "shrui": lambda x, y: x >> y,
+}
 _UNARY = {"negf": "negate", "exp": "exp", "__nv_tanhf": "tanh"}
 
 Place = tuple[int, ...]
@@ -103,7 +113,8 @@ class Memory:
         if isinstance(term, Constant):
             return number(term)
         if isinstance(term, Load):
-            return float(self.buffers[term.buffer][self.index(term.offset)])
+            found = self.buffers[term.buffer][self.index(term.offset)]
+            return int(found) if term.element in INTEGER_WIDTHS else float(found)
         if isinstance(term, Whole):
             return self.index(term.value)
         if isinstance(term, Truth):
@@ -116,7 +127,12 @@ class Memory:
             return self._applied(term, frame)
         if isinstance(term, Reduce):
             lanes = [self.number(term.body(integer(k)), frame) for k in range(term.length)]
+            if term.name == "addi":
+                return _signed(sum(map(int, lanes)), term.element)
             return binary32(sum(lanes)) if term.name == "addf" else max(lanes)
+        if isinstance(term, Sum):
+            words = [int(self.number(term.body(integer(k)), frame)) for k in range(self.index(term.length))]
+            return _signed(sum(words), term.element)
         if isinstance(term, Chain):
             total = 0.0
             for k in range(self.index(term.length)):
@@ -148,9 +164,11 @@ class Memory:
 
     def _applied(self, term: Apply, frame: Frame) -> float:
         values = [self.number(argument, frame) for argument in term.arguments]
-        if term.name in ("andi", "ori"):
-            left, right = map(int, values)
-            return left & right if term.name == "andi" else left | right
+        if term.name in _WORDS:
+            left, right = (int(value) % (1 << INTEGER_WIDTHS[term.element]) for value in values)
+            return _signed(_WORDS[term.name](left, right), term.element)
+        if term.name == "extui:i64":
+            return int(values[0]) % (1 << INTEGER_WIDTHS[term.arguments[0].element])
         if term.name == "bitcast:i32":
             return float_bits("f32", values[0])
         if term.name == "precise_sqrt":
@@ -172,6 +190,12 @@ class Memory:
         assert isinstance(one, Test)
         assert one.predicate in ("oeq", "eq")
         return self.number(one.left, frame) == self.number(one.right, frame)
+
+
+def _signed(value: int, element: str) -> int:
+    """The number of this element type with the same lower bits."""
+    width = INTEGER_WIDTHS[element]
+    return (value + (1 << width - 1)) % (1 << width) - (1 << width - 1)
 
 
 def buffer(name: str, *shape: int) -> Array:

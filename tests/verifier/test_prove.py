@@ -82,7 +82,7 @@ def test_kernels_of_the_whole_table_are_proved(kernel: str) -> None:
     """Every entry of the table for sm_90, of all families."""
     own = [case for case in cases() if case.kernel == kernel]
 
-    assert len(own) >= 8
+    assert len(own) >= (1 if kernel.startswith("digest") else 8)
     assert [] == [one.refusal for one in map(decide, own) if one.refusal is not None]
 
 
@@ -96,7 +96,7 @@ def test_every_page_size_is_proved(kernel: str) -> None:
     assert [] == [one.refusal for one in map(decide, own) if one.refusal is not None]
 
 
-@pytest.mark.parametrize("kernel", ["linear", "rotary_store", "attention_merge"])
+@pytest.mark.parametrize("kernel", ["linear", "rotary_store", "attention_merge", "digest", "digest_merge"])
 def test_a_second_solver_repeats_the_proof(kernel: str) -> None:
     """cvc5 refutes every query of which Z3's proof consists."""
     result = decide(chosen("tiny-llama3", kernel)[0], again=True)
