@@ -25,14 +25,15 @@ def drawn_together(
     """
     if result.largest is None and not result.logits.is_cuda:
         return {}
+    largest = None if result.largest is None else result.largest.tolist()
     found: dict[int, int] = {}
     others: list[tuple[int, LiveRecord, SamplerState]] = []
     for number, (record, position) in enumerate(rows):
-        ahead = position - (len(record.history) - 1)
+        ahead = position - (record.length - 1)
         if ahead < 0 or not finite[number]:
             continue
-        if record.sampler.temperature == 0 and result.largest is not None:
-            found[number] = int(result.largest[number])
+        if record.sampler.temperature == 0 and largest is not None:
+            found[number] = largest[number]
         elif result.logits.is_cuda:
             others.append((number, record, replace(record.sampler, index=record.sampler.index + ahead)))
     if others:

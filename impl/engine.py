@@ -291,7 +291,7 @@ class Engine:
             return None, None
         result = self._backend.forward(batch)
         counts = chunk_counts(chunks)
-        lengths = {chunk.request: len(histories[chunk.request]) + len(chunk.draft) for chunk in chunks}
+        lengths = {chunk.request: self._live[chunk.request].length + len(chunk.draft) for chunk in chunks}
         assert pools.advance_each_guard(self._pool, counts, lengths)
         self._pool = pools.advance_each(self._pool, counts, lengths)
         return batch, result
@@ -303,15 +303,16 @@ class Engine:
             return {}
         outcomes: dict[RequestId, Settled] = {}
         yielded = self._yielded_rows(chunks, batch, result)
-        sick = (~result.kv_finite).nonzero()[0]
+        sick: dict[int, list[int]] = {}
+        for row in (~result.kv_finite).nonzero()[0].tolist():
+            sick.setdefault(int(batch.sequences[row]), []).append(int(batch.positions[row]))
         for sequence, chunk in enumerate(chunks):
-            rows = sick[batch.sequences[sick] == sequence]
             outcome = settle(
                 self._pool,
                 chunk.request,
                 self._live[chunk.request],
                 yielded[sequence],
-                batch.positions[rows].tolist(),
+                sick.get(sequence, ()),
                 publishing=self.options.prefix_caching,
             )
             self._pool = outcome.pool
@@ -328,18 +329,17 @@ class Engine:
         """Rows of logits, by sequence and position."""
         yielded: dict[int, dict[int, YieldedRow]] = {sequence: {} for sequence in range(len(batch.tables))}
         finite = result.logits_finite().tolist()
-        owners = [
-            (self._live[chunks[int(batch.sequences[row])].request], int(batch.positions[row]))
-            for row in batch.logit_rows
-        ]
+        rows = batch.logit_rows
+        places = list(zip(batch.sequences[rows].tolist(), batch.positions[rows].tolist(), strict=True))
+        owners = [(self._live[chunks[sequence].request], position) for sequence, position in places]
         drawn = drawn_together(result, finite, owners)
-        for i, (row, logits) in enumerate(zip(batch.logit_rows.tolist(), result.logits, strict=True)):
-            yielded[int(batch.sequences[row])][int(batch.positions[row])] = YieldedRow(
+        for i, (row, (sequence, position)) in enumerate(zip(rows.tolist(), places, strict=True)):
+            yielded[sequence][position] = YieldedRow(
                 row=row,
                 logits=self._ghost.logits_of(row),
                 finite=finite[i],
-                sample=partial(_sample, logits, drawn.get(i)),
-                logprobs=partial(_logprobs, logits),
+                sample=partial(_sample, result.logits, i, drawn.get(i)),
+                logprobs=partial(_logprobs, result.logits, i),
             )
         return yielded
 
@@ -360,11 +360,11 @@ class Engine:
         )
 
 
-def _sample(logits: Tensor, drawn: int | None, record: LiveRecord) -> Token:
+def _sample(logits: Tensor, i: int, drawn: int | None, record: LiveRecord) -> Token:
     if drawn is not None:
         return Token(drawn)
-    return Token(sample_row(logits, record.sampler, record.history, len(record.prompt)))
+    return Token(sample_row(logits[i], record.sampler, record.history, len(record.prompt)))
 
 
-def _logprobs(logits: Tensor, token: Token, k: int) -> Logprobs:
-    return logprobs(logits, k, token)
+def _logprobs(logits: Tensor, i: int, token: Token, k: int) -> Logprobs:
+    return logprobs(logits[i], k, token)

@@ -12,7 +12,7 @@ from vosti.impl.backend import NO_PAGE, NO_SEQUENCE, NO_SLOT, Batch
 from vosti.impl.history import Tokens
 from vosti.impl.planning import Chunk
 from vosti.impl.pool_state import Pool
-from vosti.spec.state import RequestId
+from vosti.spec.state import RequestId, Token
 
 
 def pack(
@@ -35,7 +35,8 @@ def pack(
         asked: of some requests the first position whose logits are asked for, before the last of the history.
     """
     first_asked = {} if asked is None else asked
-    live = sum(chunk.count for chunk in chunks)
+    counts = np.array([chunk.count for chunk in chunks])
+    live = int(counts.sum())
     rows = -(-live // row_tile) * row_tile
     tokens = np.zeros(rows, np.int64)
     positions = np.zeros(rows, np.int64)
@@ -43,21 +44,22 @@ def pack(
     sequences = np.full(rows, NO_SEQUENCE, np.int64)
     width = max(len(pool.requests[chunk.request].table) for chunk in chunks)
     tables = np.full((len(chunks), width), NO_PAGE, np.int64)
+    packed: list[Token] = []
     logit_rows: list[int] = []
-    first = 0
     for sequence, chunk in enumerate(chunks):
         history, table = histories[chunk.request], pool.requests[chunk.request].table
-        stop = chunk.start + chunk.count
-        rows_of = slice(first, first + chunk.count)
         tables[sequence, : len(table)] = table
-        tokens[rows_of] = (history[chunk.start : stop] + chunk.draft)[: chunk.count]
-        positions[rows_of] = np.arange(chunk.start, stop)
-        blocks, offsets = np.divmod(positions[rows_of], pool.page_size)
-        write_slots[rows_of] = tables[sequence, blocks] * pool.page_size + offsets
-        sequences[rows_of] = sequence
-        yielding = range(max(chunk.start, first_asked.get(chunk.request, len(history) - 1)), stop)
-        logit_rows += [first + p - chunk.start for p in yielding]
-        first += chunk.count
+        before, stop = chunk.start - len(packed), chunk.start + chunk.count
+        packed += (history[chunk.start : stop] + chunk.draft)[: chunk.count]
+        yielding = max(chunk.start, first_asked.get(chunk.request, len(history) - 1))
+        logit_rows += range(yielding - before, stop - before)
+    begins = np.cumsum(counts) - counts
+    starts = np.array([chunk.start for chunk in chunks])
+    tokens[:live] = packed
+    sequences[:live] = np.repeat(np.arange(len(chunks)), counts)
+    positions[:live] = np.arange(live) + np.repeat(starts - begins, counts)
+    blocks, offsets = np.divmod(positions[:live], pool.page_size)
+    write_slots[:live] = tables[sequences[:live], blocks] * pool.page_size + offsets
     return Batch(
         tokens=tokens,
         positions=positions,

@@ -54,6 +54,11 @@ class LiveRecord:
         return History(self.prompt, self.output)
 
     @property
+    def length(self) -> int:
+        """Of the history."""
+        return len(self.prompt) + len(self.output)
+
+    @property
     def first_reported(self) -> int:
         """The first token of the prompt whose log-probability can be, and is to be, reported."""
         return max(1, self.params.prompt_logprobs_start)
@@ -61,7 +66,7 @@ class LiveRecord:
     @property
     def asked(self) -> int:
         """The first position whose logits are still asked for; those of the history's last position always are."""
-        last = len(self.prompt) + len(self.output) - 1
+        last = self.length - 1
         if self.params.prompt_logprobs is None:
             return last
         first = self.first_reported + len(self.prompt_logprobs) - 1
@@ -120,9 +125,9 @@ def settle(
     ended: str | None = None
     record, actions = observed(r, record, yielded, non_finite)
     while ended is None:
-        length = len(record.history)
+        length = record.length
         cached = pool.requests[r].cached  # a rejected draft's slots are no longer among them
-        if any(position < min(cached, length) for position in non_finite):
+        if min(non_finite, default=length) < min(cached, length):
             ended = "error"
             break
         if cached < length:
@@ -159,8 +164,11 @@ def observed(
     how far a request gets that fails does not depend on its chunks.
     """
     actions: list[Action] = []
-    k, stop = record.params.prompt_logprobs, min((len(record.prompt) - 1, *non_finite))
-    while k is not None and (position := record.asked) < stop and position in yielded:
+    k = record.params.prompt_logprobs
+    if k is None:
+        return record, actions
+    stop = min((len(record.prompt) - 1, *non_finite))
+    while (position := record.asked) < stop and position in yielded:
         row = yielded[position]
         found = row.logprobs(record.prompt[position + 1], k) if row.finite else None
         record = replace(record, prompt_logprobs=(*record.prompt_logprobs, found))

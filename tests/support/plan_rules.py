@@ -9,7 +9,7 @@ import pytest
 
 from vosti.impl import engine as engine_module
 from vosti.impl import pool as pools
-from vosti.impl.planning import Candidate, Limits, Plan, plan_step
+from vosti.impl.planning import Candidate, Limits, Plan, Victims, plan_step
 from vosti.impl.pool_state import Pool
 from vosti.spec.state import PageId, RequestId
 from vosti.spec.step import Allocate, Attach, Evict, Preempt, Propose
@@ -109,8 +109,8 @@ def checked_plans() -> Iterator[list[Plan]]:
     """Every plan that an engine makes inside is checked, and kept in the list."""
     plans: list[Plan] = []
 
-    def checked(pool: Pool, candidates: Sequence[Candidate], limits: Limits) -> Plan:
-        plan = plan_step(pool, candidates, limits)
+    def checked(pool: Pool, candidates: Sequence[Candidate], limits: Limits, victims: Victims) -> Plan:
+        plan = plan_step(pool, candidates, limits, victims)
         check_plan(pool, candidates, limits, plan)
         plans.append(plan)
         return plan

@@ -2,7 +2,7 @@
 
 from engine_faults.edits import Fault, fault
 
-BEFORE_SEQUENCES = "        sequences[rows_of] = sequence\n"
+BATCH = "    return Batch(\n"
 
 FAULTS: tuple[Fault, ...] = (
     fault(
@@ -12,8 +12,8 @@ FAULTS: tuple[Fault, ...] = (
         "two rows write one slot",
         (
             "packing:pack",
-            BEFORE_SEQUENCES,
-            "        write_slots[first + chunk.count - 1] = write_slots[first]\n" + BEFORE_SEQUENCES,
+            BATCH,
+            "    write_slots[begins + counts - 1] = write_slots[begins]\n" + BATCH,
         ),
     ),
     fault(
@@ -24,8 +24,8 @@ FAULTS: tuple[Fault, ...] = (
         "stale entry in a page table",
         (
             "packing:pack",
-            BEFORE_SEQUENCES,
-            "        tables[sequence, len(table) - 1] = table[0]\n" + BEFORE_SEQUENCES,
+            BATCH,
+            "    tables[range(len(chunks)), (tables != NO_PAGE).sum(1) - 1] = tables[:, 0]\n" + BATCH,
         ),
     ),
     fault(
@@ -35,7 +35,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     fault(
         "position off by one",
-        ("packing:pack", "np.arange(chunk.start, stop)", "np.arange(chunk.start, stop) - (chunk.start > 0)"),
+        ("packing:pack", "np.repeat(starts - begins, counts)", "np.repeat(starts - begins - (starts > 0), counts)"),
     ),
     fault(
         "hit not recorded",
