@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from vosti.kernels.verifier import rules
 from vosti.kernels.verifier.errors import RefusedError, place_of
 from vosti.kernels.verifier.integers import Cond, Int, equal, integer, neg
+from vosti.kernels.verifier.ir import Op
 from vosti.kernels.verifier.loops import Alignment, entered, same_cell
 from vosti.kernels.verifier.queries import Context, Prover
 from vosti.kernels.verifier.rules import Rule
@@ -57,6 +58,11 @@ class MismatchError(RefusedError):
         place = f"\n  operation: {kernel.op.name} at line {place_of(kernel.op)}" if kernel and kernel.op else ""
         sides = f"\n  kernel: {kernel}\n  row program: {program}" if kernel is not None and program is not None else ""
         super().__init__(why + place + sides)
+
+    def used_by(self, op: Op | None) -> None:
+        """Name an operation that takes the deviating one's result, on the way to what is stored."""
+        if op is not None and (place := f"{op.name} at line {place_of(op)}\n") not in f"{self}\n":
+            self.args = (f"{self}\n  used by: {place}".rstrip(),)
 
 
 class Matcher:
@@ -161,12 +167,17 @@ class Matcher:
         if kernel is program or key in self._matched:
             return
         k, c = self.head(kernel, context), self.head(program, context)
-        for one in (c, k):
-            if isinstance(one, Select) and isinstance(one.condition, Cond):
-                self.split(one.condition, context, lambda inner: self.match(k, c, inner))
-                break
-        else:
-            self._match(k, c, context)
+        try:
+            for one in (c, k):
+                if isinstance(one, Select) and isinstance(one.condition, Cond):
+                    self.split(one.condition, context, lambda inner: self.match(k, c, inner))
+                    break
+            else:
+                self._match(k, c, context)
+        except MismatchError as error:
+            error.used_by(k.op)
+            error.used_by(kernel.op)
+            raise
         self._matched.add(key)
 
     def split(self, one: Cond, context: Context, then: Callable[[Context], None]) -> None:
@@ -260,7 +271,10 @@ class Matcher:
             for left, right in zip(k.parts, c.parts, strict=True):
                 self._conditions(left, right, context, kernel, program)
         elif isinstance(k, Cond) and isinstance(c, Cond):
-            self.split(k, context, lambda inner: inner.prove(c if inner.holds(k) else neg(c), "Two conditions differ"))
+            try:
+                self.split(k, context, lambda inner: inner.prove(c if inner.holds(k) else neg(c), "Two conditions differ"))
+            except RefusedError as error:
+                raise MismatchError(str(error), kernel, program) from None
         else:
             raise MismatchError("Two conditions differ.", kernel, program)
 

@@ -39,7 +39,7 @@ from vosti.kernels.verifier.integers import (
     substituted,
     the_symbol,
 )
-from vosti.kernels.verifier.match import Handed, Matcher
+from vosti.kernels.verifier.match import Handed, Matcher, MismatchError
 from vosti.kernels.verifier.queries import LIMIT, Context, Tally
 from vosti.kernels.verifier.subject import Subject, inside
 from vosti.kernels.verifier.tensors import as_term
@@ -423,6 +423,8 @@ class _Proving:
             self.matcher.match(store.access.value.term(self.lanes(store.access.shape)), program, context)
             self._first_iterations(context)
         except RefusedError as error:
+            if isinstance(error, MismatchError):
+                error.used_by(op)
             raise located(error, op) from None
         self.proof.obligations["value"] += 1
         self._done.append(store)
