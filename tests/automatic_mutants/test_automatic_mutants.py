@@ -145,7 +145,10 @@ FOUND = {
         "prefix_comparable",
     ),
     "engine:Engine.cancel: statement: self._cancelled.append(name) -> pass": (End.UNMET, "cancellations"),
-    "packing:pack: arithmetic: first += chunk.count -> first -= chunk.count": (End.ERROR, "ValueError"),
+    "packing:pack: argument: np.repeat(starts - begins, counts) -> np.repeat(counts, starts - begins)": (
+        End.ERROR,
+        "ValueError",
+    ),
 }
 """What is changed → how the first command that finds it ends, and what it says."""
 
