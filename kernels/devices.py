@@ -10,14 +10,16 @@ import json
 import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import triton
 
 from vosti.kernels.catalogue import TARGETS, instances
 from vosti.kernels.disassembly import compiled_classes
-from vosti.kernels.tables import Entry
+from vosti.kernels.tables import Choice, Entry
 
 LIST = Path(__file__).with_name("devices.json")
 
@@ -25,9 +27,25 @@ COMPILER = f"triton {triton.__version__}"
 
 
 @cache
+def _listed() -> tuple[Any, ...]:
+    return tuple(json.loads(LIST.read_text())["run"])
+
+
 def devices_run() -> frozenset[tuple[str, str]]:
     """(architecture, name as the driver gives it) of each GPU on the list."""
-    return frozenset((device["architecture"], device["name"]) for device in json.loads(LIST.read_text())["run"])
+    return frozenset((device["architecture"], device["name"]) for device in _listed())
+
+
+def classes_run(architecture: str, name: str) -> frozenset[str]:
+    """The classes of matrix instructions that the kernels had when they were compared on such a GPU."""
+    found = [one["classes"] for one in _listed() if (one["architecture"], one["name"]) == (architecture, name)]
+    return frozenset(word for classes in found for word in classes)
+
+
+def classes_of(entry: Entry, choice: Choice, architecture: str) -> frozenset[str]:
+    """The classes of matrix instructions in the binaries of one of an entry's tiles."""
+    found = instruction_classes([replace(entry, choices=(choice,))], architecture)
+    return frozenset(name for names in found.values() for name in names)
 
 
 def instruction_classes(entries: Iterable[Entry], architecture: str) -> dict[str, list[str]]:

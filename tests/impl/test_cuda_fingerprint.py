@@ -171,7 +171,7 @@ def test_instruction_classes_are_those_of_the_binaries() -> None:
 @pytest.mark.parametrize(
     ("folder", "digested", "others"),
     [
-        (Path(module.__file__).parent, module.HOST, "certifier digests fingerprint memory opening plan"),
+        (Path(module.__file__).parent, module.HOST, "certifier digests fingerprint memory opening plan probing"),
         (
             Path(devices.__file__).parent,
             module.KERNELS,

@@ -11,6 +11,7 @@ import ctypes
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -21,7 +22,8 @@ from vosti.impl.backends.cuda.plan import DevicePlan
 from vosti.impl.errors import NoDeviceError, UnprobedDeviceError
 from vosti.impl.fingerprint import row_programs, source_digest
 from vosti.impl.models.model import Model
-from vosti.kernels.devices import COMPILER, devices_run, instruction_classes
+from vosti.kernels.devices import COMPILER, classes_of, devices_run, instruction_classes
+from vosti.kernels.probe.consequences import RULES_OF, failures, remaining
 from vosti.kernels.probe.record import Record, RecordError, Subject, default_store
 from vosti.kernels.tables import Entry, Table, encode
 from vosti.kernels.verifier.rules import RULES
@@ -91,13 +93,14 @@ class Device:
             raise UnprobedDeviceError(str(error)) from error
 
     def check(self, *, unsafe_unprobed: bool) -> None:
-        """Raise `UnprobedDeviceError` unless the kernels were run on such a GPU, or a probe of it passed.
+        """Raise `UnprobedDeviceError` unless the kernels were run on such a GPU, or it was probed.
 
-        A rule that a probe found broken is a refusal in any case; `unsafe_unprobed` accepts either.
+        So it does if a record leaves a rule out, or says that a kernel outside the tables, one that samples, does not
+        repeat. What else a probe found broken disables what depends on it (`vosti.impl.backends.cuda.probing`).
         """
         if unsafe_unprobed:
             return
-        if failed := failed_rules(self.record):
+        if failed := failed_everywhere(self.record):
             raise UnprobedDeviceError(
                 f"On {self.name} ({self.architecture}), with driver {self.driver} and {self.compiler}, vosti probe "
                 f"found that these rules do not hold: {', '.join(failed)}; --unsafe-unprobed uses it all the same, "
@@ -113,18 +116,28 @@ class Device:
 
     @property
     def probed(self) -> bool:
-        """Whether the kernels were run on such a GPU, or a probe of it passed, and none failed."""
+        """Whether the kernels were run on such a GPU, or it was probed, and nothing failed that all depends on."""
         record = self.record
-        if failed_rules(record):
+        if failed_everywhere(record):
             return False
         return record is not None or (self.architecture, self.name) in devices_run()
 
 
-def failed_rules(record: Record | None) -> tuple[str, ...]:
-    """The probed rules that a record shows broken, or says nothing about, sorted; () if there is no record."""
+def failed_everywhere(record: Record | None) -> tuple[str, ...]:
+    """The rules that a record leaves out, or found broken beside the tables' kernels, sorted; () without a record."""
     if record is None:
         return ()
-    return tuple(sorted({*record.failed, *record.lacking(rule.name for rule in RULES.values() if rule.probed)}))
+    beside = {finding.rule for finding in failures(record.findings) if finding.kernel not in ("", *RULES_OF)}
+    return tuple(sorted({*beside, *record.lacking(rule.name for rule in RULES.values() if rule.probed)}))
+
+
+def untouched(entries: Iterable[Entry], device: Device) -> bool:
+    """Whether no tile of the entries depends on what a probe of the device found broken."""
+    failed = failures(record.findings) if (record := device.record) else []
+    return all(
+        entry == remaining(entry, failed, partial(classes_of, entry, architecture=device.architecture))
+        for entry in entries
+    )
 
 
 def fingerprint(
@@ -151,7 +164,7 @@ def fingerprint(
         "kernels": source_digest(sources),
         "plan": hashlib.sha256(repr(model.plan).encode()).hexdigest(),
         "probe": None if (record := device.record) is None else record.digest,
-        "probed": device.probed,
+        "probed": device.probed and untouched(entries, device),
         "row_programs": source_digest(row_programs()),
         "table": hashlib.sha256(encode(table.architecture, entries).encode()).hexdigest(),
         "torch": device.torch_version,

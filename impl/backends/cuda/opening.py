@@ -41,7 +41,8 @@ def open_cuda(
 
     Raises:
         NoDeviceError: if there is no GPU, Triton is not installed, or no kernels are known for the GPU.
-        UnprobedDeviceError: if the kernels were not run on such a GPU, unless `unsafe_unprobed` accepts that.
+        UnprobedDeviceError: if the kernels were not run on such a GPU, or a broken rule leaves some launch without a
+            tile, unless `unsafe_unprobed` accepts that.
         UncertifiedKernelError: if what may be launched has no certificate, and gets none, before weights are read.
         DeviceMemoryError: if the weights do not fit.
         CheckpointError: and `UnsupportedModelError`, for what cannot be served.
@@ -50,6 +51,7 @@ def open_cuda(
 
     from vosti.impl.backends.cuda.backend import CudaBackend, layout
     from vosti.impl.backends.cuda.certifier import Certifier
+    from vosti.impl.backends.cuda.probing import admitted
     from vosti.impl.models.model import Model
     from vosti.kernels.errors import ConfigurationError
     from vosti.kernels.tables import load
@@ -58,6 +60,8 @@ def open_cuda(
     try:
         found.check(unsafe_unprobed=unsafe_unprobed)
         table = load(found.architecture)
+        if not unsafe_unprobed:
+            table = admitted(found, table, entries_of(path, table))
         certifier = Certifier(found.architecture, certification)
         certifier.require(entries_of(path, table))
         model = Model.load(path, layout=layout, dtype=torch.bfloat16, device=device, dummy_weights=dummy_weights)
