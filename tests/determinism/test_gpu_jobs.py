@@ -29,7 +29,7 @@ with path.open("a") as file:
                "counts": {c: n for c, (_, n) in cases.items()}})
     for case, (axis, count) in cases.items():
         if case not in done and axis in given.get("--axes", axis):
-            time.sleep(float(Path(given["--report"], "pace").read_text()))
+            time.sleep(float((Path(__file__).parent / "pace").read_text()))
             state = "mismatch" if engine == "transformers" or model == "qwen3-0.6b" else "match"
             write({"case": case, "seconds": 1.0, "pairs": [{"state": state}] * count})
 """
@@ -44,6 +44,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
     monkeypatch.setitem(sys.modules, "run_determinism", module)
+    monkeypatch.syspath_prepend(str(path.parent))
     specification.loader.exec_module(module)
     (tmp_path / "stub.py").write_text(STUB)
     (tmp_path / "pace").write_text("0.02")
@@ -102,19 +103,29 @@ def test_what_is_stopped_is_continued(
     assert 2 == out.count("122 of 122 equal")
 
 
-def test_the_card_and_the_files_are_shared(
+def test_jobs_of_other_axes_share_a_file(
     program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A model that does not fit beside others waits for them, and so does a job of other axes of the same file."""
-    big = "paper:gemma-3-27b"
-    words = ["--lanes", "3", "--beside", f"{big}:axes=batch", f"{big}:axes=prefill-decode", "paper:qwen3-8b"]
-    monkeypatch.setattr(program, "CARD", 190.0)
-    assert 0 == run(program, tmp_path, *words, monkeypatch=monkeypatch)
-    lines = capsys.readouterr().out
+    """They run side by side, each in a folder of its own; jobs that have cases in common wait for each other."""
+    axes = [f"paper:qwen3-8b{axes}" for axes in (":axes=batch", ":axes=prefill-decode", "")]
+    assert 0 == run(program, tmp_path, "--lanes", "3", "--beside", *axes, monkeypatch=monkeypatch)
+    out = capsys.readouterr().out
 
-    (batch_ended,) = times(lines, "ended with 0: gemma-3-27b paper vosti batch")
-    assert batch_ended < times(lines, "started: gemma-3-27b paper vosti prefill-decode")[0]
-    assert batch_ended < times(lines, "started: qwen3-8b")[0]
+    assert "122 of 122 equal" in out
+    assert times(out, "ended with 0: qwen3-8b paper vosti prefill-decode") < times(out, "qwen3-8b paper vosti, ")
+    assert [] == list((tmp_path / "parts").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("job", "fits"),
+    [("paper:gemma-3-27b:axes=chunk", True), ("paper:gemma-3-27b:axes=batch", False), ("paper:gemma-3-27b", False)],
+)
+def test_the_card_is_shared(program: Any, tmp_path: Path, job: str, fits: bool) -> None:
+    """27B fit beside 8B, 85 and 30 GB, but not where a fresh process loads them a second time."""
+    jobs = program.Jobs(tmp_path)
+    jobs.running = [program.Running(program.Job.parse("paper:qwen3-8b:axes=chunk"), None, 0.0)]
+
+    assert fits is jobs.may_start(program.Job.parse(job))
 
 
 def test_sizes_are_those_of_the_models(program: Any) -> None:

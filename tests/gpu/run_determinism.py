@@ -12,26 +12,20 @@ case, and a later call takes what is missing. Weights are made on the GPU: loadi
 from __future__ import annotations
 
 import argparse
-import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
-from typing import Any
 
-from vosti.impl.bundled import find_checkpoint
-from vosti.impl.models.families import load_config
+from determinism_jobs import Job, Progress, merge, size
 
 VOSTI = (sys.executable, "-c", "import sys; from vosti.impl.cli import main; sys.exit(main())", "determinism")
-
-POOL = 768 * 64
-"""Slots of the suites' largest pool."""
 
 CARD = 134.0
 """GB that all processes may take together, of an H200's 150."""
@@ -55,87 +49,6 @@ FRESH = ("batch/fresh", "restart/")
 """Cases that load the model again in another process begin so."""
 
 
-@dataclass(frozen=True)
-class Job:
-    """A suite with a model."""
-
-    suite: str
-    model: str
-    engine: str = "vosti"
-    axes: str = ""
-    seconds: float = float("inf")
-
-    @classmethod
-    def parse(cls, text: str) -> Job:
-        """A job as the command line gives it."""
-        suite, model, *rest = text.split(":")
-        named: dict[str, Any] = dict(word.split("=", 1) for word in rest)
-        if "seconds" in named:
-            named["seconds"] = float(named["seconds"])
-        return cls(suite, model, **named)
-
-    @property
-    def name(self) -> str:
-        """What tables and logs call it."""
-        return " ".join(filter(None, (self.model, self.suite, self.engine, self.axes)))
-
-    def file(self, folder: Path) -> Path:
-        """Its results, which it may share with jobs of other axes."""
-        return folder / f"{self.model}-dummy-0.{self.engine}.{self.suite}.ndjson"
-
-    def command(self, folder: Path) -> list[str]:
-        """What runs it."""
-        options = ["--backend", "cuda", "--dummy-weights", "0", "--engine", self.engine, "--suite", self.suite]
-        options += ["--unsafe-unverified"] if self.engine == "vosti" else []  # proofs are made elsewhere; W says so
-        return [*VOSTI, self.model, *options, "--report", str(folder), *(["--axes", self.axes] if self.axes else [])]
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What a file of results holds."""
-
-    lines: Sequence[dict[str, Any]] = ()
-
-    @classmethod
-    def of(cls, path: Path) -> Progress:
-        """Of a file that may be missing, or be written to."""
-        lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
-        return cls([json.loads(line) for line in lines])
-
-    def missing(self, axes: str) -> list[tuple[str, int]] | None:
-        """The cases of these axes (all if empty) that are not done, with their pairs; None if nobody knows."""
-        if not self.lines:
-            return None
-        header, done = self.lines[0], {line["case"] for line in self.lines[1:]}
-        wanted = axes.split(",") if axes else set(header["axes"].values())
-        counts = header["counts"].items()
-        return [(case, count) for case, count in counts if case not in done and header["axes"][case] in wanted]
-
-    def counts(self) -> Iterator[tuple[str, Counter[str]]]:
-        """By axis, how many pairs there are in all, and of each state."""
-        header = self.lines[0]
-        found: dict[str, Counter[str]] = {axis: Counter() for axis in header["axes"].values()}
-        for case, count in header["counts"].items():
-            found[header["axes"][case]]["all"] += count
-        for line in self.lines[1:]:
-            found[header["axes"][line["case"]]].update(pair["state"] for pair in line["pairs"])
-        yield from found.items()
-
-
-@cache
-def size(model: str) -> float:
-    """GB of a model's weights and of the suites' largest pool."""
-    config = load_config(find_checkpoint(model))
-    weights = config.vocab_size * config.hidden_size * (1 if config.tied_head else 2)
-    slot = 0
-    for kind in config.layer_types:
-        attention = config.attention[kind]
-        queries, keys = config.heads * attention.head_dim, attention.kv_heads * attention.head_dim
-        weights += config.hidden_size * (2 * queries + 2 * keys + 3 * config.intermediate_size)
-        slot += 2 * keys
-    return 2 * (weights + slot * POOL) / 1e9
-
-
 @dataclass
 class Running:
     """A process that runs a job."""
@@ -153,34 +66,44 @@ class Jobs:
     begin: float = field(default_factory=time.monotonic)
     running: list[Running] = field(default_factory=list)
 
+    def part(self, job: Job) -> Path:
+        """The folder of a job that runs: jobs of other axes may run beside it."""
+        return self.folder / "parts" / job.name.replace(" ", "_")
+
     def missing(self, job: Job) -> list[tuple[str, int]] | None:
         """The cases of a job that are not done."""
-        return Progress.of(job.file(self.folder)).missing(job.axes)
+        files = (job.file(self.part(job)), job.file(self.folder))
+        return Progress.of(next((file for file in files if file.is_file()), files[-1])).missing(job.axes)
 
     def need(self, job: Job) -> float:
         """GB that a job takes at most from now on."""
         missing = self.missing(job)
-        again = missing is None or any(case.startswith(FRESH) for case, _ in missing)
+        # Before the first case is known, the axes tell.
+        cases = job.axes.split(",") if missing is None else [case for case, _ in missing]
+        again = any(case.startswith(FRESH) or case in ("", "batch", "restart") for case in cases)
         return size(job.model) * (2 if again else 1) + BESIDE
 
     def may_start(self, job: Job) -> bool:
-        """Whether there is room, and nobody writes to the job's file."""
-        busy = {running.job.file(self.folder) for running in self.running}
-        taken = sum(self.need(running.job) for running in self.running)
-        return job.file(self.folder) not in busy and taken + self.need(job) <= CARD
+        """Whether there is room, and nobody runs the same cases."""
+        if any(job.overlaps(running.job) for running in self.running):
+            return False
+        return sum(self.need(running.job) for running in self.running) + self.need(job) <= CARD
 
     def start(self, job: Job) -> None:
         """Start a job, unless nothing of it is missing."""
         if self.missing(job) == []:
             self.say("done before", job)
             return
-        log = self.log(job)
+        part, log = self.part(job), self.log(job)
+        part.mkdir(parents=True, exist_ok=True)
         log.parent.mkdir(exist_ok=True)
+        if job.file(self.folder).is_file():
+            shutil.copy(job.file(self.folder), part)
         # One thread each: the processes share the host's cores.
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         with log.open("ab") as file:
             process = subprocess.Popen(
-                job.command(self.folder), stdout=file, stderr=file, env=environment, start_new_session=True
+                [*VOSTI, *job.arguments(part)], stdout=file, stderr=file, env=environment, start_new_session=True
             )
         self.running.append(Running(job, process, time.monotonic()))
         self.say("started", job)
@@ -193,8 +116,7 @@ class Jobs:
         """Let go of those that ended, and stop those whose time is up."""
         for running in list(self.running):
             if running.process.poll() is not None:
-                self.running.remove(running)
-                self.say(f"ended with {running.process.returncode}", running.job)
+                self.end(running, f"ended with {running.process.returncode}")
                 if running.process.returncode not in VERDICTS:
                     print(*self.log(running.job).read_text(errors="replace").splitlines()[-5:], sep="\n")
             elif time.monotonic() - running.since > running.job.seconds:
@@ -204,8 +126,18 @@ class Jobs:
         """End a process, and those that it started."""
         os.killpg(running.process.pid, signal.SIGKILL)
         running.process.wait()
+        self.end(running, "stopped")
+
+    def end(self, running: Running, what: str) -> None:
+        """Add what a process found to the results."""
+        job = running.job
         self.running.remove(running)
-        self.say("stopped", running.job)
+        part, whole = job.file(self.part(job)), job.file(self.folder)
+        if merge(part, whole):
+            shutil.rmtree(self.part(job))
+        else:
+            what += f", and {part} is of another configuration or suite than {whole}"
+        self.say(what, job)
 
     def say(self, what: str, job: Job) -> None:
         """Print a line."""
