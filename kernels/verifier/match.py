@@ -272,7 +272,7 @@ class Matcher:
                 self._conditions(left, right, context, kernel, program)
         elif isinstance(k, Cond) and isinstance(c, Cond):
             try:
-                self.split(k, context, lambda inner: inner.prove(c if inner.holds(k) else neg(c), "Two conditions differ"))
+                self.split(k, context, lambda one: one.prove(c if one.holds(k) else neg(c), "Two conditions differ"))
             except RefusedError as error:
                 raise MismatchError(str(error), kernel, program) from None
         else:
