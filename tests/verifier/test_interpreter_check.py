@@ -1,0 +1,83 @@
+"""What is to be run on a GPU, as far as it goes without one: the interpreter beside binaries, on their own typed IR."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+pytest.importorskip("triton", reason="the kernels need Triton, which is not installed")
+
+from launches import Launch
+from vosti.kernels.catalogue import KERNELS, instances
+
+PROGRAM = Path(__file__).parents[1] / "gpu" / "interpreter_check.py"
+
+
+@pytest.fixture(scope="module")
+def check() -> ModuleType:
+    """The program."""
+    specification = importlib.util.spec_from_file_location("interpreter_check", PROGRAM)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    # Its dataclasses look their module up.
+    sys.modules["interpreter_check"] = module
+    specification.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def launches(check: ModuleType) -> list[Launch]:
+    """A linear layer, a norm and a copy, done by the interpreter in the GPU's place."""
+    forms = [form for one in check.entries() for form in instances(one)]
+    chosen = {form.kernel.contract.kernel: form for form in forms}
+    return [
+        launch
+        for launch in check.launches([chosen[name] for name in ("linear", "rms_norm", "kv_store")], dry_run=True)
+        if launch.kernel in chosen
+    ]
+
+
+def test_every_kernel_is_among_them(check: ModuleType) -> None:
+    """Of the catalogue, in each form that its options make."""
+    forms = [form for one in check.entries() for form in instances(one)]
+
+    assert set(KERNELS) == {form.kernel.contract.kernel for form in forms}
+    options = ("NORM", "VALUE_NORM", "SHARED", "RESIDUAL", "MAPPED", "UNIT_OFFSET", "ACTIVATION", "CAPPED", "PAGE")
+    for name in options:
+        assert len({form.constants[name] for form in forms if name in form.constants}) > 1, name
+
+
+def test_what_is_the_same_passes_and_faults_are_found(check: ModuleType, launches: list[Launch]) -> None:
+    """Every element has the same bits; each fault that is seeded into the IR shows."""
+    rows, unread = check.check(launches)
+
+    assert {} == unread
+    assert {"linear", "rms_norm", "kv_store"} <= {name for name, row in rows.items() if row.launches}
+    for name in ("linear", "rms_norm", "kv_store"):
+        row = rows[name]
+        assert (row.elements, 0) == (row.same, row.problems)
+        assert 0 < row.faults == row.found
+
+
+@pytest.mark.parametrize(
+    ("kernel", "steps", "problems"), [("kv_store", 1, 1), ("rms_norm", 1, 1), ("linear", 1, 0), ("linear", 40, 1)]
+)
+def test_what_differs_is_found(
+    check: ModuleType, launches: list[Launch], kernel: str, steps: int, problems: int
+) -> None:
+    """One bit, where bits are asked for; else more than a unit of bf16."""
+    launch = next(one for one in launches if one.kernel == kernel)
+    key = launch.pointers["keys" if kernel == "kv_store" else "out"]
+    after = launch.after[key].copy()
+    after[np.argmax(after != launch.before[key])] += steps
+    rows, _ = check.check([replace(launch, after={**launch.after, key: after})])
+
+    assert problems == rows[kernel].problems
+    assert 1 == rows[kernel].elements - rows[kernel].same
