@@ -30,20 +30,25 @@ def probe_command(json_file: Path | None, junit_file: Path | None) -> int:
 
     Each rule is tried on random and hostile data, with a control that must be found: what breaks the rule on purpose.
     The record is kept in the user's cache (or the folder VOSTI_PROBES). A GPU on which the kernels were never run is
-    used if there is a record of this GPU, driver and Triton that passed; one with a rule that failed is refused.
+    used if there is a record of this GPU, driver and Triton. A rule that failed disables the tiles that depend on it:
+    those of kernels whose proofs use it, with the class of instructions that it failed for.
     """
     check_writable(json_file)
     check_writable(junit_file)
 
     from vosti.impl.backends.cuda.opening import find_device
+    from vosti.kernels.probe.consequences import dependents, failures
     from vosti.kernels.probe.record import default_store, encode
+    from vosti.kernels.probe.suite import by_rule
 
     begun = time.monotonic()
     record = _probed(find_device("vosti probe", "run it where the GPU is"))
     click.echo(summary(record.findings))
-    for finding in record.findings:
-        if finding.problem is not None:
-            click.echo(f"failed: {finding.rule}: {finding.form}: {finding.problem}")
+    for (rule, classes), failed in by_rule(failures(record.findings)).items():
+        first, more = failed[0], f" (and {len(failed) - 1} forms more)" if len(failed) > 1 else ""
+        click.echo(f"failed: {rule}: {first.form}: {first.problem}{more}")
+        kernels = ", ".join(dict.fromkeys(kernel for one in failed for kernel in dependents(one)))
+        click.echo(f"disabled: tiles of {kernels}" + (f", with {' '.join(classes)} instructions" if classes else ""))
     kept = default_store().keep(record)
     subject = record.subject
     click.echo(f"\n{subject.gpu} ({subject.architecture}), driver {subject.driver}, {subject.compiler}: {kept}")

@@ -53,13 +53,22 @@ def classes_tried(findings: Iterable[Finding]) -> frozenset[str]:
     return frozenset(name for finding in findings if finding.rule == rules.CHAIN.name for name in finding.classes)
 
 
+def dependents(failure: Finding) -> list[str]:
+    """The kernels, of some tiles or all, that depend on what failed."""
+    if failure.kernel:
+        return [failure.kernel]
+    if failure.rule == REPEATABILITY:
+        return sorted(kernel for kernel, used in RULES_OF.items() if rules.CHAIN.name in used)
+    return sorted(kernel for kernel, used in RULES_OF.items() if failure.rule in used)
+
+
 def disables(failure: Finding, choice: Choice, classes: Classes) -> bool:
     """Whether a tile depends on what failed."""
-    if failure.kernel:
-        return failure.kernel == choice.kernel
-    if failure.rule != REPEATABILITY and failure.rule not in RULES_OF[choice.kernel]:
+    if choice.kernel not in dependents(failure):
         return False
-    return not failure.classes or not set(failure.classes).isdisjoint(classes(choice))
+    return (
+        failure.kernel == choice.kernel or not failure.classes or not set(failure.classes).isdisjoint(classes(choice))
+    )
 
 
 def remaining(entry: Entry, failed: Sequence[Finding], classes: Classes) -> Entry:

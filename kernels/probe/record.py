@@ -16,10 +16,13 @@ from vosti.kernels.probe.findings import Finding
 FOLDER = "VOSTI_PROBES"
 """Environment variable: where records are kept, if not under the user's cache."""
 
+_KERNELS = Path(__file__).parents[1]
+
 _SOURCES = (
     *sorted(Path(__file__).parent.glob("*.py")),
-    Path(__file__).parents[1] / "hostile.py",
-    Path(__file__).parents[1] / "verifier" / "rules.py",
+    *sorted(_KERNELS.glob("*.py")),
+    *sorted(_KERNELS.glob("tiles/*.json")),
+    _KERNELS / "verifier" / "rules.py",
 )
 
 
@@ -42,11 +45,11 @@ class Subject:
     """Triton, with its version."""
 
     sources: str
-    """Digest of the probes and of the rules that they are about."""
+    """Digest of the probes, and of what they are about: the rules, the kernels, the tables of tiles."""
 
     @classmethod
     def of(cls, gpu: str, architecture: str, driver: str, compiler: str) -> Subject:
-        """With the probes as they are now."""
+        """With the probes, rules, kernels and tables as they are now."""
         return cls(gpu, architecture, driver, compiler, sources_digest())
 
     @property
@@ -118,13 +121,13 @@ def _finding(document: Mapping[str, Any]) -> Finding:
 
 
 def sources_digest() -> str:
-    """SHA-256 of the probes' text, and of the rules'."""
+    """SHA-256 of the text of the probes, the rules, the kernels and the tables."""
     return hashlib.sha256("\0".join(path.read_text() for path in _SOURCES).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class Store:
-    """Records in a folder, a file for each GPU, driver, compiler and text of the probes."""
+    """Records in a folder, a file for each GPU, driver, compiler and text of the probes and kernels."""
 
     folder: Path
 

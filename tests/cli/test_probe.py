@@ -70,6 +70,10 @@ def test_a_rule_that_fails_is_named(store: Store, tmp_path: Path, monkeypatch: p
 
     assert 1 == ended.code
     assert f"failed: chain: {BAD.form}: 2 of 10 elements differ\n" in ended.out
+    assert (
+        "disabled: tiles of attention, attention_merge, attention_split, gate_up, gate_up_stream, linear, "
+        "linear_stream, with wgmma instructions\n"
+    ) in ended.out
     assert "All rules hold" not in ended.out
     assert ["chain"] == json.loads((tmp_path / "x.json").read_text())["failed"]
     assert "1" == ElementTree.parse(tmp_path / "x.xml").getroot().get("failures")
