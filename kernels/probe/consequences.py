@@ -66,9 +66,8 @@ def disables(failure: Finding, choice: Choice, classes: Classes) -> bool:
     """Whether a tile depends on what failed."""
     if choice.kernel not in dependents(failure):
         return False
-    return (
-        failure.kernel == choice.kernel or not failure.classes or not set(failure.classes).isdisjoint(classes(choice))
-    )
+    everywhere = bool(failure.kernel) or not failure.classes
+    return everywhere or not set(failure.classes).isdisjoint(classes(choice))
 
 
 def remaining(entry: Entry, failed: Sequence[Finding], classes: Classes) -> Entry:
