@@ -1,4 +1,4 @@
-"""Exact integers and conditions: polynomials over atoms, in one normal form each, and their text in SMT-LIB.
+"""Exact integers and conditions: polynomials over atoms, in one normal form each.
 
 An `Int` is a polynomial with integer coefficients; its atoms are symbols (a lane, a program's number, a parameter),
 elements of integer buffers, and what is no polynomial: ⌊a / d⌋, a mod d, and a choice between two. A `Cond` is a truth
@@ -296,9 +296,15 @@ def _divided(value: Int, divisor: Int) -> tuple[Int, Int]:
         if _fits(fine, g):
             inner, left = _divided(coarse, integer(d // g))
             return quotient + inner, g * left + fine
-    low, high = rest.low, rest.high
-    lowest, highest = None if low is None else low // d, None if high is None else high // d
-    return quotient + _atom("div", (rest, divisor), lowest, highest), _atom("mod", (rest, divisor), 0, d - 1)
+    return quotient + floor(rest, divisor), _atom("mod", (rest, divisor), 0, d - 1)
+
+
+def floor(value: Int, divisor: Int) -> Int:
+    """⌊value / divisor⌋ as one atom, for a constant divisor above 0."""
+    d = divisor.constant
+    assert d is not None
+    lowest, highest = (None if bound is None else bound // d for bound in (value.low, value.high))
+    return _atom("div", (value, divisor), lowest, highest)
 
 
 def _compared(kind: str, value: Int) -> Cond:
@@ -523,86 +529,3 @@ def _shown_condition(one: Cond) -> str:
     if one.kind == "not":
         return f"not {one.parts[0]}"
     return str(one.parts[0]).partition("!")[0] if one.parts else one.kind
-
-
-class Script:
-    """SMT-LIB text of conditions, and of the range of each symbol and element that they mention.
-
-    Each atom that is no symbol is defined once, so that what is shared stays shared.
-    """
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self._names: dict[Atom | str, str] = {}
-        self._symbols: dict[Atom, str] = {}
-
-    def assume(self, one: Cond) -> None:
-        """Assume a condition."""
-        self.lines.append(f"(assert {self._condition(one)})")
-
-    def names(self) -> Mapping[Atom, str]:
-        """What each atom is called."""
-        return {**self._symbols, **{atom: name for atom, name in self._names.items() if isinstance(atom, Atom)}}
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines)
-
-    def _condition(self, one: Cond) -> str:
-        if one.value is not None:
-            return one.kind
-        if one.kind == "symbol":
-            return self._declared(str(one.parts[0]), "() Bool")
-        if one.kind in ("le", "eq"):
-            value = one.parts[0]
-            assert isinstance(value, Int)
-            return f"({'<=' if one.kind == 'le' else '='} {self._integer(value)} 0)"
-        return f"({one.kind} {' '.join(self._condition(part) for part in one.parts)})"  # type: ignore[arg-type]
-
-    def _integer(self, value: Int) -> str:
-        parts = []
-        for monomial, coefficient in value.terms:
-            factors = [self._atom(atom) for atom in monomial]
-            if coefficient != 1 or not factors:
-                factors.insert(0, _numeral(coefficient))
-            parts.append(factors[0] if len(factors) == 1 else f"(* {' '.join(factors)})")
-        return "0" if not parts else parts[0] if len(parts) == 1 else f"(+ {' '.join(parts)})"
-
-    def _atom(self, atom: Atom) -> str:
-        if atom.kind == "symbol":
-            if atom.name not in self._names:
-                self._symbols[atom] = atom.name
-                self._range(atom, self._declared(atom.name, "() Int"))
-            return self._names[atom.name]
-        if atom not in self._names:
-            parts = [
-                self._integer(part) if isinstance(part, Int) else self._condition(part)
-                for part in atom.parts
-                if isinstance(part, Int | Cond)
-            ]
-            head = self._declared(atom.name, "(Int) Int") if atom.kind == "element" else atom.kind
-            self._define(atom, f"({head} {' '.join(parts)})")
-            if atom.kind == "element":
-                self._range(atom, self._names[atom])
-        return self._names[atom]
-
-    def _range(self, atom: Atom, name: str) -> None:
-        if atom.low is not None:
-            self.lines.append(f"(assert (<= {_numeral(atom.low)} {name}))")
-        if atom.high is not None:
-            self.lines.append(f"(assert (<= {name} {_numeral(atom.high)}))")
-
-    def _define(self, atom: Atom, text: str) -> None:
-        name = f"t{len(self._names)}"
-        self.lines.append(f"(declare-fun {name} () Int)")
-        self.lines.append(f"(assert (= {name} {text}))")
-        self._names[atom] = name
-
-    def _declared(self, name: str, signature: str) -> str:
-        if name not in self._names:
-            self._names[name] = f"|{name}|"
-            self.lines.append(f"(declare-fun |{name}| {signature})")
-        return self._names[name]
-
-
-def _numeral(value: int) -> str:
-    return str(value) if value >= 0 else f"(- {-value})"

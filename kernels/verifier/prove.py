@@ -179,12 +179,12 @@ class _Proving:
             raise (located(error, op) if op else error) from None
         self.proof.obligations[kind] += 1
 
-    def _all_shown(self, kind: str, context: Context, goals: Sequence[tuple[Cond, str]], op: ir.Op) -> None:
+    def _all_shown(self, kind: str, context: Context, goals: Sequence[tuple[Cond, str, ir.Op]]) -> None:
         """All at once, or one by one to name the first that is not so."""
-        if context.holds(conj(*(goal for goal, _ in goals))):
+        if context.holds(conj(*(goal for goal, _, _ in goals))):
             self.proof.obligations[kind] += len(goals)
             return
-        for goal, claim in goals:
+        for goal, claim, op in goals:
             self._shown(kind, context, goal, claim, op)
 
     def _satisfiable(self, context: Context, claim: str, op: ir.Op | None = None) -> None:
@@ -230,23 +230,19 @@ class _Proving:
     # ------------------------------------------------------------ integers and bounds
 
     def _integers(self) -> None:
-        groups: dict[tuple[Cond, ...], list[tuple[Cond, ir.Op]]] = {}
+        claim = "An integer leaves its type, or is not divided exactly"
+        groups: dict[tuple[Cond, ...], list[tuple[Cond, str, ir.Op]]] = {}
         for step in self.machine.steps:
             try:
                 holds = step.holds(self.lanes(step.shape))
             except RefusedError as error:
                 raise located(error, step.op) from None
-            if holds is not TRUE:
-                groups.setdefault(step.path, []).append((holds, step.op))
-            self.proof.obligations["integers"] += 1
-        for path, steps in groups.items():
-            claim = "An integer leaves its type, or is not divided exactly"
-            context = self.base.given(*path)
-            if not context.holds(conj(*(holds for holds, _ in steps))):
-                for holds, op in steps:
-                    self._shown("integers", context, holds, claim, op)
+            groups.setdefault(step.path, []).append((holds, claim, step.op))
+        for path, goals in groups.items():
+            self._all_shown("integers", self.base.given(*path), goals)
 
     def _bounds(self) -> None:
+        groups: dict[Context, list[tuple[Cond, str, ir.Op]]] = {}
         for access in self.machine.accesses:
             place = self.lanes(access.shape)
             try:
@@ -256,9 +252,11 @@ class _Proving:
             stored = self.subject.buffers.get(pointer.buffer)
             if stored is None:
                 raise located(RefusedError(f"{pointer.buffer} is not in the contract"), access.op)
-            context = self.base.given(*access.path, mask)
             goal = conj(pointer.offset >= 0, pointer.offset < stored.size)
-            self._shown("bounds", context, goal, f"An access to {pointer.buffer} is out of bounds", access.op)
+            claim = f"An access to {pointer.buffer} is out of bounds"
+            groups.setdefault(self.base.given(*access.path, mask), []).append((goal, claim, access.op))
+        for context, goals in groups.items():
+            self._all_shown("bounds", context, goals)
 
     # ------------------------------------------------------------ cells
 
@@ -294,13 +292,13 @@ class _Proving:
         context = self.base.given(*store.reached)
         scope = subject.named(output, self._place(store.access, output), store.coordinate)
         goals = [
-            (subject.exists(output, scope), f"A store to {output.buffer} goes to no cell of the contract"),
-            (equal(store.offset, subject.offset(output, scope)), f"A store to {output.buffer} misses its cell"),
+            (subject.exists(output, scope), f"A store to {output.buffer} goes to no cell of the contract", op),
+            (equal(store.offset, subject.offset(output, scope)), f"A store to {output.buffer} misses its cell", op),
         ]
         for name, text in self._writer(output, store):
             claim = f"A cell of {output.buffer} is written by another than the contract says ({name} is not {text})"
-            goals.append((equal(number(text, scope), store.coordinate[name]), claim))
-        self._all_shown("cells", context, goals, op)
+            goals.append((equal(number(text, scope), store.coordinate[name]), claim, op))
+        self._all_shown("cells", context, goals)
 
     def _writer(self, output: Output, store: _Store) -> list[tuple[str, str]]:
         """Each coordinate of the writer, and what the contract says that it is."""
@@ -402,11 +400,11 @@ class _Proving:
             offset = access.pointer(place).offset
             scope = self.subject.named(output, self.subject.place(output, offset), self._coordinate(access))
             same = equal(offset, self.subject.offset(output, scope))
-            goals = [(same, f"A load of what {written} holds misses the program's cell")]
+            goals = [(same, f"A load of what {written} holds misses the program's cell", access.op)]
             for name, text in zip("xyz", output.program, strict=True):
                 own = disj(neg(condition(output.when, scope)), equal(number(text, scope), self.subject.programs[name]))
-                goals.append((own, f"A program reads what another one writes to {written}"))
-            self._all_shown("reads", context, goals, access.op)
+                goals.append((own, f"A program reads what another one writes to {written}", access.op))
+            self._all_shown("reads", context, goals)
 
     # ------------------------------------------------------------ values
 

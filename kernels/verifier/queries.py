@@ -7,7 +7,7 @@ instantiated. No query has a quantifier. What the solver cannot prove is not so:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -19,7 +19,6 @@ from vosti.kernels.verifier.integers import (
     Cond,
     Int,
     Memo,
-    Script,
     alone,
     equal,
     fixed,
@@ -29,6 +28,7 @@ from vosti.kernels.verifier.integers import (
     symbol,
     the_symbol,
 )
+from vosti.kernels.verifier.scripts import Scripts
 from vosti.refinement.smt.solve import Answer, Refuter
 
 LIMIT = 2_000_000
@@ -68,7 +68,9 @@ class Prover:
         self._refuter = Refuter()
         self._numbers = count()
         self._facts: dict[Atom | Cond, tuple[Cond, ...]] = {}
+        self._scripts = Scripts()
         self._fixed: dict[tuple[Atom, int], Memo] = {}
+        self._choices: dict[Int | Cond | Atom, Atom | None] = {}
 
     def fresh(self, name: str, low: int | None = None, high: int | None = None) -> Int:
         """A new symbol."""
@@ -91,12 +93,15 @@ class Prover:
 
     def closure(self, conditions: Iterable[Cond]) -> list[Cond]:
         """What is known of all that the conditions mention, and of what that mentions, and so on."""
-        seen: set[Atom | Cond | Int] = set()
+        seen: set[Atom | Cond] = set()
         elements: list[Atom] = []
         found: dict[Cond, None] = {}
-        pending: list[Cond | Int] = list(conditions)
+        pending = list(conditions)
         while pending:
-            for part in _parts(pending.pop(), seen):
+            for part in self._scripts.parts(pending.pop()):
+                if part in seen:
+                    continue
+                seen.add(part)
                 facts = list(self._facts.get(part, ()))
                 if isinstance(part, Atom) and part.kind == "element":
                     facts += self.instances(part, elements)
@@ -109,12 +114,14 @@ class Prover:
 
     def refuted(self, conditions: Iterable[Cond], limit: int) -> tuple[Answer, Instance]:
         """Whether the conditions cannot hold together; if they can, an instance in which they do."""
-        given = list(conditions)
-        atom, most = _few_values(given)
+        given = [one for one in conditions if one is not TRUE]
+        if FALSE in given:
+            return Answer.PROVED, Instance({}, {})
+        atom = next(filter(None, map(self._few_values, given)), None)
         if atom is None:
             return self._asked(given, limit)
         # A divisor or factor of few values: one case for each, and one for all others.
-        value = alone(atom)
+        value, most = alone(atom), _few(atom)
         for v in range(1, most + 1):
             memo = self._fixed.setdefault((atom, v), {})
             case = [fixed(one, atom, v, memo) for one in given]
@@ -124,59 +131,38 @@ class Prover:
         return self._asked([*given, (value < 1) | (value > most)], limit)
 
     def _asked(self, given: list[Cond], limit: int) -> tuple[Answer, Instance]:
-        script = Script()
-        for one in (*self.closure(given), *given):
-            if one.value is False:
-                return Answer.PROVED, Instance({}, {})
-            if one.value is None:
-                script.assume(one)
-        verdict, values = self._refuter.refute(str(script), limit)
+        assumed = [one for one in (*self.closure(given), *given) if one is not TRUE]
+        if FALSE in assumed:
+            return Answer.PROVED, Instance({}, {})
+        script, names = self._scripts.script(assumed)
+        verdict, values = self._refuter.refute(script, limit)
         self.tally.queries += 1
         self.tally.seconds += verdict.seconds
         if verdict.answer is Answer.PROVED:
-            self.tally.scripts.append(str(script))
-        return verdict.answer, Instance(values, script.names())
+            self.tally.scripts.append(script)
+        return verdict.answer, Instance(values, names)
+
+    def _few_values(self, part: Int | Cond | Atom) -> Atom | None:
+        """A choice that something is divided by or multiplied with, one of whose sides is a small number."""
+        if part not in self._choices:
+            inner: Iterable[object] = part.atoms() if isinstance(part, Int) else part.parts
+            found: list[Atom] = []
+            if isinstance(part, Int):
+                found = [atom for monomial, _ in part.terms if len(monomial) > 1 for atom in monomial]
+            elif isinstance(part, Atom) and part.kind in ("div", "mod"):
+                found = list(part.parts[1].atoms())  # type: ignore[attr-defined]
+            own = (atom for atom in found if _few(atom))
+            below = (self._few_values(one) for one in inner if isinstance(one, Cond | Int | Atom))
+            self._choices[part] = next(own, None) or next(filter(None, below), None)
+        return self._choices[part]
 
 
-def _few_values(conditions: Iterable[Cond]) -> tuple[Atom | None, int]:
-    """A choice that something is divided by or multiplied with, if one of its sides is a small number: that number."""
-    seen: set[Atom | Cond | Int] = set()
-    pending: list[object] = list(conditions)
-    while pending:
-        part = pending.pop()
-        if not isinstance(part, Cond | Int | Atom) or part in seen:
-            continue
-        seen.add(part)
-        if isinstance(part, Int):
-            pending += part.atoms()
-            found = [atom for monomial, _ in part.terms if len(monomial) > 1 for atom in monomial]
-        else:
-            pending += part.parts
-            divides = isinstance(part, Atom) and part.kind in ("div", "mod")
-            found = list(part.parts[1].atoms()) if divides else []  # type: ignore[attr-defined]
-        for atom in found:
-            small = (
-                [p.constant for p in atom.parts[1:] if isinstance(p, Int) and p.constant] if atom.kind == "ite" else []
-            )
-            if small and 1 <= max(small) <= FEW:
-                return atom, max(small)
-    return None, 0
-
-
-def _parts(start: Cond | Int, seen: set[Atom | Cond | Int]) -> Iterator[Atom | Cond]:
-    """The atoms and the conditions that are symbols, each once."""
-    pending: list[object] = [start]
-    while pending:
-        part = pending.pop()
-        if not isinstance(part, Cond | Int | Atom) or part in seen:
-            continue
-        seen.add(part)
-        if isinstance(part, Int):
-            pending += part.atoms()
-            continue
-        if isinstance(part, Atom) or part.kind == "symbol":
-            yield part
-        pending += part.parts
+def _few(atom: Atom) -> int:
+    """Of a choice: the larger of its sides that are numbers, if it is small; or 0."""
+    if atom.kind != "ite":
+        return 0
+    most = max((part.constant or 0 for part in atom.parts[1:] if isinstance(part, Int)), default=0)
+    return most if 1 <= most <= FEW else 0
 
 
 class Instance:
@@ -188,9 +174,8 @@ class Instance:
 
     def __init__(self, values: Mapping[str, str], names: Mapping[Atom, str]) -> None:
         self.values = values
-        self._atoms = {
-            atom: int(values[name]) for atom, name in names.items() if values.get(name, "").lstrip("-").isdigit()
-        }
+        known = ((atom, values.get(name.strip("|"), "")) for atom, name in names.items())
+        self._atoms = {atom: int(value) for atom, value in known if value.lstrip("-").isdigit()}
         self._known: dict[Cond, bool | None] = {}
 
     def __str__(self) -> str:

@@ -12,7 +12,6 @@ from vosti.kernels.verifier.integers import (
     Atom,
     Cond,
     Int,
-    Script,
     choose,
     conj,
     disj,
@@ -27,6 +26,7 @@ from vosti.kernels.verifier.integers import (
     the_symbol,
 )
 from vosti.kernels.verifier.queries import Context, Prover
+from vosti.kernels.verifier.scripts import Scripts
 from vosti.refinement.smt.solve import Answer, Refuter
 
 Values = dict[str, int]
@@ -113,10 +113,8 @@ def test_scripts_mean_the_same(pair: Pair, values: Values) -> None:
     given_values = [equal(SYMBOLS[name], number) for name, number in values.items()]
 
     def answer(goal: Cond) -> Answer:
-        script = Script()
-        for one in (*given_values, neg(goal)):
-            script.assume(one)
-        return Refuter().refute(str(script), 1_000_000)[0].answer
+        script, _ = Scripts().script([*given_values, neg(goal)])
+        return Refuter().refute(script, 1_000_000)[0].answer
 
     number = meaning(values)
     assert Answer.PROVED is answer(equal(term, number))
