@@ -39,7 +39,7 @@ def certify_command(
 
     Exit codes: 0 everything has a certificate, 1 something is not proved.
     """
-    cases = _cases(model, architecture, page_sizes)
+    cases = cases_of(model, architecture, page_sizes)
 
     from vosti.kernels.verifier.certify import Store, UncertifiedError, certificates, default_store, full_name
     from vosti.kernels.verifier.errors import VerifierError
@@ -74,7 +74,7 @@ def certify_command(
     return REFINES
 
 
-def _cases(model: str, architecture: str, page_sizes: tuple[int, ...]) -> list[Case]:
+def cases_of(model: str, architecture: str, page_sizes: tuple[int, ...]) -> list[Case]:
     """What a model launches. Raises `CannotRun` where there are no tiles, and `EngineError` for what is not served."""
     from vosti.impl.backends.cuda.opening import entries_of
     from vosti.impl.bundled import find_checkpoint

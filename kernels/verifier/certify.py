@@ -203,7 +203,8 @@ def _usable(store: Store, case: Case, binary: Any, certified_only: bool) -> Cert
 
 
 def _refuse_making(missing: Sequence[Case], store: Store, certified_only: bool) -> None:
-    others = f" and {len(missing) - 1} other forms" if len(missing) > 1 else ""
+    rest = len(missing) - 1
+    others = f" and {rest} other form{'s' if rest > 1 else ''}" if rest else ""
     what = f"There is no certificate of {full_name(missing[0])}{others} in {store.folder}"
     if certified_only:
         raise UncertifiedError(
