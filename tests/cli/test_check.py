@@ -16,7 +16,7 @@ from engine_faults.in_forward import FAULTS
 from vosti.impl.backend import Batch, ForwardResult
 from vosti.impl.backends.cpu import CpuBackend
 from vosti.impl.bundled import BUNDLED
-from vosti.impl.cli.claims import THEOREM, page
+from vosti.impl.cli.claims import PREMISES, THEOREM, as_json, page
 from vosti.impl.cli.requirements import PROMISED
 from vosti.impl.engine import Engine
 from vosti.impl.outputs import RequestOutput
@@ -44,6 +44,7 @@ def test_both_checkpoints_refine(model: str, tmp_path: Path) -> None:
     assert "Every record was observed at least twice.\nRefines: " in ended.out
     assert ended.out.endswith("had one value each.\n")
     assert "\n".join(page(found["audit"]["assumed"])) in ended.out
+    assert as_json(PREMISES) == found["claim"]
     assert [] == [sentence for sentence in found["audit"]["assumed"] if f"- {sentence}" not in PROOF.read_text()]
     assert '<testsuites tests="22" failures="0" errors="0">' in verdicts.read_text()
     assert 11 == len(list(traces.iterdir()))
