@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -95,6 +96,7 @@ def cuda_backends(plain: CudaBackend, device: str = "cuda") -> Backends:
         variant, token = settings.variant, settings.non_finite_token
         if not variant and token is None:
             return plain
+        gc.collect()  # an earlier one may hang on a cycle, and with it its pool
         model = plain.model if token is None else with_non_finite_token(plain.model, token)
         backend = CudaBackend(
             model, tables.get(variant, plain.table), device, graphs=variant != EAGER, certifier=plain.certifier

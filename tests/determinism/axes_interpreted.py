@@ -28,9 +28,9 @@ VOCABULARY = Vocabulary(size=96, bos=0, special=frozenset({0, 1}))
 TOKEN = 95
 """The one whose embedding is NaN."""
 
-BAD = Ask("spoilt", (0, 5, 9, TOKEN), 2)
+BAD = Ask("spoilt", (0, 5, 9, TOKEN), 1)
 
-ASKS = (Ask("first", (0, 5, 9, 3, 77), 2), Ask("second", (0, 7, 30), 1, at=1))
+ASKS = (Ask("first", (0, 5, 9, 3, 77), 2), Ask("second", (0, 7, 30), 1))
 
 SETTINGS = Settings(token_budget=6, max_seqs=4, page_size=4, pages=16, poison=True)
 
@@ -43,11 +43,6 @@ Fault = Callable[[Open, Settings], Backend]
 def faultless(opened: Open, settings: Settings) -> Backend:
     """As asked."""
     return opened(settings)
-
-
-def blind(opened: Open, settings: Settings) -> Backend:
-    """Knows no token that is not finite."""
-    return opened(replace(settings, non_finite_token=None))
 
 
 def leaking(opened: Open, settings: Settings) -> Backend:
@@ -73,7 +68,6 @@ def unsplit(bench: Bench) -> Iterable[Pair]:
 
 CASES: dict[str, tuple[Fault, Callable[[Bench], Iterable[Pair]]]] = {
     "beside": (faultless, beside),
-    "blind": (blind, beside),
     "leaking": (leaking, beside),
     "unsplit": (faultless, unsplit),
 }

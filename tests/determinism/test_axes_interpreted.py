@@ -40,12 +40,6 @@ def test_a_neighbour_that_is_not_finite_changes_nobody(found: dict[str, list[tup
     assert 3 * ["match"] == states(found["beside"])
 
 
-def test_a_neighbour_that_stays_finite_shows_nothing(found: dict[str, list[tuple[str, str, str | None]]]) -> None:
-    """Where the backend knows no such token the request goes on, and the pairs are invalid."""
-    assert 3 * ["invalid"] == states(found["blind"])
-    assert all("ended otherwise: {'spoilt': 'length'}" in str(why) for *_, why in found["blind"])
-
-
 def test_a_fault_that_leaks_is_found(found: dict[str, list[tuple[str, str, str | None]]]) -> None:
     """The request whose token was spoilt, too, differs, and the other one does not."""
     assert ["mismatch", "mismatch", "match"] == states(found["leaking"])

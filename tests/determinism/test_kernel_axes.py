@@ -99,6 +99,16 @@ def test_the_spoilt_neighbour_is_valid_at_full_size() -> None:
     _all_match("non-finite")
 
 
+def test_a_neighbour_that_stays_finite_shows_nothing() -> None:
+    """Where the backend knows no such token the request goes on, and the pairs are invalid."""
+    subject = hashing_subject(lambda sick_tokens, **sizes: HashingBackend(**sizes))
+    bench = Bench(subject, Geometry(16))
+    cases = plan("quick", subject, bench.geometry, ["non-finite"]).cases
+    found = Counter(compare(pair).why for case in cases for pair in case.run(bench))
+
+    assert {"some requests were to be error, and ended otherwise: {'spoilt': 'length'}": 48} == found
+
+
 def _all_match(axis: str) -> None:
     subject: VostiSubject = hashing_subject(vocabulary=Vocabulary(size=2000, bos=0, special=frozenset({0, 1})))
     bench = Bench(subject, Geometry(1))
