@@ -34,8 +34,16 @@ def main() -> None:
     """
 
 
-for _command in (check_command, record_command, audit_command, generate_command, prove_command, determinism_command):
-    main.add_command(_command)
-main.add_command(forward_command, "prove forward")
-main.add_command(probe_command)
-main.add_command(certify_command)
+for _command, _name, _summary in (
+    (check_command, "check", "Serve a workload, serve each request again alone, audit it."),
+    (record_command, "record", "Serve a workload and write a trace of every step."),
+    (audit_command, "audit", "Check traces, without an engine."),
+    (prove_command, "prove", "Prove what holds of specification, page pool and kernels."),
+    (forward_command, "prove forward", "Prove that a model's forward computes what it should."),
+    (certify_command, "certify", "Prove and certify the kernels that a model launches."),
+    (probe_command, "probe", "Try the numerical rules of the GPU that is here."),
+    (determinism_command, "determinism", "Compare logits under schedules that differ."),
+    (generate_command, "generate", "Continue a prompt."),
+):
+    _command.short_help = _summary
+    main.add_command(_command, _name)

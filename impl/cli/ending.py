@@ -40,6 +40,10 @@ class Commands(click.Group):
     A command's name may be two words; then the first may be a command's, too.
     """
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order in which they were added."""
+        return list(self.commands)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

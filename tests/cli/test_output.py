@@ -82,3 +82,14 @@ def test_every_count_is_documented() -> None:
     paragraph = text.split("`--require` takes")[1].split("With default")[0]
 
     assert [*WITNESSES, HITS] == re.findall(r"`(\w+)`", paragraph)
+
+
+def test_every_command_is_documented() -> None:
+    """`vosti` lists each command with a sentence that is not cut off, and README.md has a row of it."""
+    lines = vosti("--help").out.split("Commands:\n")[1].splitlines()
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+
+    assert [] == [line for line in lines if not re.fullmatch(r"  [a-z]+( [a-z]+)?  +[A-Z].*\.", line) or "..." in line]
+    names = [re.split("  +", line.strip())[0] for line in lines]
+    assert "check" in names
+    assert [] == [name for name in names if f"| `vosti {name}" not in text]
