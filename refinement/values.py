@@ -53,7 +53,6 @@ class StoredValues:
             BadTrace: if it is missing, or a file in it is not such a file.
         """
         self._folder = values_folder(trace)
-        self._trace = trace
         self._files: dict[str, Path] = {}
         self._open: tuple[Path, dict[str, bytes]] | None = None
         self.files = 0
