@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from vosti.impl.backends.cuda.certifier import UNVERIFIED
 from vosti.impl.cli.claims import ASSUMED, LAUNCHED, PROBED, PROVED, Premise
-from vosti.kernels.verifier.rules import RULES
-from vosti.proofs.forward_premises import FOLLOWED, MEMORY, premises
 
 _VERIFIER = "each kernel keeps its contract"
 """The premise that certificates are about."""
@@ -27,6 +24,8 @@ def kernel_premises(configuration: Mapping[str, object]) -> Iterator[Premise]:
 
 
 def _certified(configuration: Mapping[str, object]) -> Iterator[Premise]:
+    from vosti.impl.backends.cuda.certifier import UNVERIFIED
+
     kernels = (
         "Each kernel that a forward launches stores what its row program gives of a row's own inputs, and nothing else"
     )
@@ -50,6 +49,8 @@ def _certified(configuration: Mapping[str, object]) -> Iterator[Premise]:
 
 
 def _numerical(configuration: Mapping[str, object]) -> Premise:
+    from vosti.kernels.verifier.rules import RULES
+
     names = ", ".join(rule.name for rule in RULES.values() if rule.probed)
     statement = f"The GPU follows the numerical rules that the proofs use: {names}."
     if not configuration["probed"]:
@@ -62,6 +63,8 @@ def _numerical(configuration: Mapping[str, object]) -> Premise:
 
 def _of_contracts() -> Iterator[Premise]:
     """What contracts take for granted of a launch: together what the same kernels need and the same place sees to."""
+    from vosti.proofs.forward_premises import FOLLOWED, MEMORY, premises
+
     kernels: dict[tuple[str, str], list[str]] = {}
     for one in premises(FOLLOWED):
         kernels.setdefault((one.statement, one.place), []).append(one.kernel)
