@@ -128,6 +128,21 @@ def test_the_card_is_shared(program: Any, tmp_path: Path, job: str, fits: bool) 
     assert fits is jobs.may_start(program.Job.parse(job))
 
 
+def test_few_load_at_once(program: Any, tmp_path: Path) -> None:
+    """A model is compiled for once, and by no third process while two are at it."""
+    parse, jobs = program.Job.parse, program.Jobs(tmp_path)
+    jobs.running = [program.Running(parse("paper:qwen3-8b:axes=chunk"), None, 0.0)]
+
+    assert not jobs.may_start(parse("paper:qwen3-8b:axes=prefix"))
+    assert jobs.may_start(parse("paper:llama-3.2-1b"))
+    jobs.running.append(program.Running(parse("paper:llama-3.2-1b"), None, 0.0))
+    assert not jobs.may_start(parse("paper:llama-3.2-3b"))
+    file = parse("paper:qwen3-8b").file(jobs.part(jobs.running[0].job))
+    file.parent.mkdir(parents=True)
+    file.write_text("{}")
+    assert jobs.may_start(parse("paper:llama-3.2-3b"))
+
+
 def test_sizes_are_those_of_the_models(program: Any) -> None:
     """Weights in bf16 and 49,152 slots, in GB: 8.03 B parameters and 131 KB a slot."""
     assert 16.1 + 6.4 == pytest.approx(program.size("llama-3.1-8b"), abs=0.1)

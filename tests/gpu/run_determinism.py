@@ -36,6 +36,9 @@ BESIDE = 6.0
 FEW = 24
 """Pairs that are left of a job in turn when the next one starts: of the longest prompts, most of a minute."""
 
+LOADING = 2
+"""Processes that may load and compile at the same time."""
+
 POLL = 0.5
 """Seconds between two looks."""
 
@@ -56,6 +59,8 @@ class Running:
     job: Job
     process: subprocess.Popen[bytes]
     since: float
+    known: int = 0
+    """Bytes of results that it was given."""
 
 
 @dataclass
@@ -84,10 +89,16 @@ class Jobs:
         return size(job.model) * (2 if again else 1) + BESIDE
 
     def may_start(self, job: Job) -> bool:
-        """Whether there is room, and nobody runs the same cases."""
-        if any(job.overlaps(running.job) for running in self.running):
+        """Whether there is room, nobody runs the same cases, and few others load and compile, none the same model."""
+        loading = [running.job.model for running in self.running if self.is_loading(running)]
+        if len(loading) >= LOADING or job.model in loading or any(job.overlaps(other.job) for other in self.running):
             return False
         return sum(self.need(running.job) for running in self.running) + self.need(job) <= CARD
+
+    def is_loading(self, running: Running) -> bool:
+        """Whether a process has not added anything to what it was given."""
+        file = running.job.file(self.part(running.job))
+        return (file.stat().st_size if file.is_file() else 0) <= running.known
 
     def start(self, job: Job) -> None:
         """Start a job, unless nothing of it is missing."""
@@ -97,15 +108,17 @@ class Jobs:
         part, log = self.part(job), self.log(job)
         part.mkdir(parents=True, exist_ok=True)
         log.parent.mkdir(exist_ok=True)
-        if job.file(self.folder).is_file():
-            shutil.copy(job.file(self.folder), part)
+        whole = job.file(self.folder)
+        if whole.is_file():
+            shutil.copy(whole, part)
         # One thread each: the processes share the host's cores.
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         with log.open("ab") as file:
             process = subprocess.Popen(
                 [*VOSTI, *job.arguments(part)], stdout=file, stderr=file, env=environment, start_new_session=True
             )
-        self.running.append(Running(job, process, time.monotonic()))
+        known = whole.stat().st_size if whole.is_file() else 0
+        self.running.append(Running(job, process, time.monotonic(), known))
         self.say("started", job)
 
     def log(self, job: Job) -> Path:
