@@ -20,6 +20,9 @@ from vosti.kernels.launch import Kernel
 from vosti.kernels.linear import LINEAR, LINEAR_STREAM
 from vosti.kernels.rms_norm import RMS_NORM
 from vosti.kernels.rotary_store import ROTARY_STORE
+from vosti.kernels.sample import DRAW_FROM_ALL
+from vosti.kernels.sample_cuts import DRAW_BEYOND_HEAD, DRAW_FROM_HEAD
+from vosti.kernels.sample_weights import WEIGHTS
 from vosti.kernels.tables import Entry
 from vosti.kernels.tile import Tile
 
@@ -42,6 +45,11 @@ KERNELS: Mapping[str, Kernel] = {
         ROTARY_STORE,
     )
 }
+
+SAMPLER: Mapping[str, Kernel] = {
+    kernel.contract.kernel: kernel for kernel in (WEIGHTS, DRAW_FROM_ALL, DRAW_FROM_HEAD, DRAW_BEYOND_HEAD)
+}
+"""The exact sampler's kernels, which no table has: `vosti.kernels.sample` fixes their tiles."""
 
 TARGETS: Mapping[str, GPUTarget] = {
     "sm_80": GPUTarget("cuda", 80, 32),

@@ -17,6 +17,7 @@ import triton
 import triton.language as tl
 
 from vosti.kernels.contract import Access, Buffer, Constant, Contract, Fact, Integer, Output
+from vosti.kernels.errors import PremiseError
 from vosti.kernels.launch import Kernel
 from vosti.kernels.tables import Entry
 from vosti.spec import digests
@@ -120,7 +121,7 @@ DIGEST = Kernel(
                 ("p",),
                 "0 <= layout[p, 0] and 0 <= layout[p, 2] <= 2**30 and 0 <= layout[p, 3] "
                 "and layout[p, 3] + layout[p, 2] < 2**32",
-                kept="vosti.kernels.digest.layout",
+                kept="by `layout`, which refuses others",
             ),
             Fact(
                 ("i", "p"),
@@ -177,8 +178,13 @@ class Layout:
 
 
 def layout(parts: Iterable[tuple[int, int, int]], device: torch.device | str) -> Layout:
-    """The layout of rows made of parts, in order: (where row 0's begins, from one row to the next, words of it)."""
+    """The layout of rows made of parts, in order: (where row 0's begins, from one row to the next, words of it).
+
+    Raises `PremiseError` for a part that begins before the memory does, and for rows of 2³⁰ words or more.
+    """
     parts = list(parts)
+    if any(begin < 0 or count < 0 for begin, _, count in parts) or sum(count for _, _, count in parts) >= 2**30:
+        raise PremiseError("Digests are of parts of memory, and of rows of fewer than 2^30 words.")
     positions = [0, *accumulate(count for _, _, count in parts)]
     fields = [(*part, position) for part, position in zip(parts, positions, strict=False)]
     return Layout(torch.tensor(fields, dtype=torch.int64, device=device), positions[-1])

@@ -16,7 +16,7 @@ import triton.language as tl
 from vosti.kernels.contract import Access, Buffer, Constant, Integer
 from vosti.kernels.launch import Kernel
 from vosti.kernels.sample_cuts import DRAW_BEYOND_HEAD, DRAW_FROM_HEAD
-from vosti.kernels.sample_weights import ROW, SUMS, WEIGHTS, drawn_share, first_beyond, sampling_contract
+from vosti.kernels.sample_weights import COMPARED, ROW, SUMS, WEIGHTS, drawn_share, first_beyond, sampling_contract
 from vosti.kernels.tile import Tile
 
 BLOCK = 2048
@@ -71,6 +71,7 @@ DRAW_FROM_ALL = Kernel(
         ),
         "1",
         "out[i, :] is the token drawn from all weights of row i, and DRAWN or REFUSED.",
+        f"it reads where running sums of numbers told it to, which the verifier does not follow; {COMPARED}",
     ),
 )
 

@@ -14,6 +14,7 @@ import triton.language as tl
 from vosti.kernels.contract import Access, Buffer, Constant, Integer
 from vosti.kernels.launch import Kernel
 from vosti.kernels.sample_weights import (
+    COMPARED,
     P_UNIT,
     ROW,
     SUMS,
@@ -202,6 +203,7 @@ DRAW_FROM_HEAD = Kernel(
         ),
         "1",
         "out[i, :] is the token that row i's head yields, and DRAWN; or UNDECIDED, if it does not tell; or REFUSED.",
+        f"it sorts, and that a sorted row is the ranking is no rule of the verifier; {COMPARED}",
     ),
 )
 
@@ -220,5 +222,6 @@ DRAW_BEYOND_HEAD = Kernel(
         ),
         "1",
         "Where out[i, :] is UNDECIDED, it is the token that row i yields, and DRAWN; every other row stays as it was.",
+        f"it searches by bisection, whose correctness is no rule of the verifier; {COMPARED}",
     ),
 )

@@ -84,10 +84,15 @@ def weights_kernel(logits, best, temperatures, min_ps, weights, sums, rows, widt
 
 
 def sampling_contract(
-    kernel: str, parameters: tuple[Buffer | Integer | Constant, ...], grid: str, conclusion: str
+    kernel: str, parameters: tuple[Buffer | Integer | Constant, ...], grid: str, conclusion: str, unproved: str
 ) -> Contract:
     """The contract of a kernel that draws; no proof covers it."""
-    return Contract(kernel, "sampling.sample", parameters, ("rows", grid, "1"), (), (), (), conclusion)
+    programs = ("rows", grid, "1")
+    return Contract(kernel, "sampling.sample", parameters, programs, (), (), (), conclusion, unproved=unproved)
+
+
+COMPARED = "what is drawn is compared with `sampling.sample` in tests and by audits of traces with candidates"
+"""What stands in for a proof."""
 
 
 ROW = tuple(Integer(name) for name in ("rows", "width"))
@@ -109,5 +114,6 @@ WEIGHTS = Kernel(
         ),
         "cdiv(width, BLOCK)",
         "weights[i, t] is token t's `sampling.weight`, or 0 if min-p drops it; sums[i, b] is the sum of block b.",
+        f"its exponential is float64 arithmetic, which contracts cannot speak of; {COMPARED}",
     ),
 )

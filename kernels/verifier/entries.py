@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from vosti.kernels.attention_split import ATTENTION_MERGE, ATTENTION_SPLIT
 from vosti.kernels.attention_tiles import ROW_PROGRAM
-from vosti.kernels.catalogue import KERNELS, TARGETS, Instance, instances
+from vosti.kernels.catalogue import KERNELS, SAMPLER, TARGETS, Instance, instances
 from vosti.kernels.digest import DIGEST, DIGEST_MERGE
 from vosti.kernels.shapes import SHAPES, operations
 from vosti.kernels.tables import load
@@ -105,7 +105,8 @@ def cases(architecture: str = ARCHITECTURE, model: str | None = None, *, every_p
 
 def unproved() -> Mapping[str, str]:
     """The kernels that nothing is claimed of, and why."""
-    return {name: one.contract.unproved for name, one in KERNELS.items() if one.contract.unproved}
+    kernels = {**KERNELS, **SAMPLER}
+    return {name: one.contract.unproved for name, one in kernels.items() if one.contract.unproved}
 
 
 def own_cases(path: Path, architecture: str = ARCHITECTURE) -> list[Case]:

@@ -12,8 +12,9 @@ pytest.importorskip("triton", reason="the kernels need Triton, which is not inst
 from triton import knobs
 
 from ir_edits import edits
-from vosti.kernels.catalogue import KERNELS, TARGETS
+from vosti.kernels.catalogue import KERNELS, SAMPLER, TARGETS
 from vosti.kernels.contract import Contract, Fact, Output
+from vosti.kernels.probe.consequences import RULES_OF
 from vosti.kernels.verifier import rules
 from vosti.kernels.verifier.entries import Case, cases, decide, unproved
 from vosti.kernels.verifier.errors import RefusedError, VerifierError
@@ -64,6 +65,7 @@ def test_kernels_of_the_bundled_models_are_proved(kernel: str) -> None:
         assert one.obligations is not None
         assert {"premises", "bounds", "cells", "coverage", "value"} <= set(one.obligations)
         assert set(one.rules) <= set(rules.RULES)
+        assert {rule for rule in one.rules if rules.RULES[rule].probed} <= RULES_OF[kernel]
         assert one.model is not None
 
 
@@ -83,7 +85,10 @@ def test_kernels_of_the_whole_table_are_proved(kernel: str) -> None:
     own = [case for case in cases() if case.kernel == kernel]
 
     assert len(own) >= (1 if kernel.startswith("digest") else 8)
-    assert [] == [one.refusal for one in map(decide, own) if one.refusal is not None]
+    results = [decide(case) for case in own]
+    assert [] == [one.refusal for one in results if one.refusal is not None]
+    used = {rule for one in results for rule in one.rules if rules.RULES[rule].probed}
+    assert RULES_OF[kernel] == used
 
 
 @pytest.mark.slow
@@ -114,7 +119,8 @@ def test_a_second_solver_repeats_every_proof(model: str) -> None:
 
 def test_nothing_is_claimed_of_kernels_that_are_not_proved() -> None:
     """They say why, and the verifier refuses them by itself."""
-    assert {} == unproved()
+    assert set(SAMPLER) == set(unproved())
+    assert all("compared with `sampling.sample`" in reason for reason in unproved().values())
 
 
 # ---------------------------------------------------------------- edits of the typed IR
