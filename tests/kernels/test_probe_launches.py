@@ -1,0 +1,60 @@
+"""What whole kernels are launched on, again and again: their contracts hold, and it is the form that was asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("triton", reason="the kernels need Triton, which is not installed")
+
+import torch
+
+from vosti.kernels.catalogue import KERNELS, SAMPLER
+from vosti.kernels.launch import Kernel
+from vosti.kernels.probe.launches import Data, computation, samplers
+from vosti.kernels.probe.repeats import kernel_forms
+from vosti.kernels.tables import load
+from vosti.kernels.tile import Tile
+
+Launched = list[tuple[str, dict[str, Any], Tile]]
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> Launched:
+    """Launches, of which only the premises are checked: kernel, constants, tile."""
+    launches: Launched = []
+
+    def check(self: Kernel, arguments: dict[str, Any], tile: Tile, **sizes: int) -> None:
+        values = {**arguments, **dict(tile.blocks)}
+        self._check(values, sizes)
+        assert 0 not in self.contract.programs({**values, **sizes})
+        constants = {name: value for name, value in arguments.items() if name in self.contract.constants}
+        launches.append((self.contract.kernel, constants, tile))
+
+    monkeypatch.setattr(Kernel, "launch", check)
+    return launches
+
+
+def test_every_form_is_launched_within_its_contract(launched: Launched) -> None:
+    """With its own constants and tile, each time, into buffers of its own."""
+    torch.manual_seed(0)
+    data = Data(19, "cpu", keys=200)
+    for form in kernel_forms(load("sm_90")):
+        compute = computation(form, data)
+        del launched[:]
+        first, second = compute(), compute()
+
+        own = [(constants, tile) for kernel, constants, tile in launched if kernel == form.kernel.contract.kernel]
+        assert [(dict(form.constants), form.tile)] * 2 == own
+        assert first
+        assert not {x.data_ptr() for x in first} & {y.data_ptr() for y in second}
+
+
+def test_every_kernel_that_samples_is_launched(launched: Launched) -> None:
+    """Without cuts and with them."""
+    for compute in samplers(Data(5, "cpu")).values():
+        compute()
+
+    assert set(SAMPLER) == {kernel for kernel, _, _ in launched}
+    assert not set(SAMPLER) & set(KERNELS)
