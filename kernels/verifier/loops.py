@@ -42,7 +42,9 @@ class Alignment:
         self.parts = [kernel.fold]
         """The kernel's loops, the last one first."""
 
-        self._pairs: dict[tuple[int, int, Index], tuple[int, Index]] = {}
+        self.pairs: dict[tuple[int, int, Index], tuple[int, Index]] = {}
+        """Of each cell of a part that was shown, or is being shown, the program's cell."""
+
         self._inside: dict[int, tuple[Int, Context]] = {}
         self._outside: dict[int, list[tuple[Int, Context]]] = {}
         if kernel.fold is program.fold:
@@ -121,11 +123,11 @@ class Alignment:
         matcher = self._matcher
         number = next(i for i, part in enumerate(self.parts) if part is fold)
         key, pair = (number, cell, place), (program_cell, program_place)
-        if key in self._pairs:
-            if self._pairs[key] != pair:
+        if key in self.pairs:
+            if self.pairs[key] != pair:
                 raise MismatchError(f"Cell {cell} of loop {fold.name} would have to be two cells of the row program.")
             return
-        self._pairs[key] = pair
+        self.pairs[key] = pair
         matcher.use(rules.INDUCTION)
         before = fold.initial(cell, place)
         if number + 1 < len(self.parts):

@@ -180,6 +180,18 @@ class Matcher:
             raise
         self._matched.add(key)
 
+    def attempt(self, then: Callable[[], None]) -> RefusedError | None:
+        """Try to show something; if it fails, forget what was assumed or shown on the way, and say why."""
+        alignments, matched = [(one, dict(one.pairs)) for one in self._alignments], set(self._matched)
+        try:
+            then()
+        except RefusedError as error:
+            self._alignments, self._matched = [one for one, _ in alignments], matched
+            for one, pairs in alignments:
+                one.pairs = pairs
+            return error
+        return None
+
     def split(self, one: Cond, context: Context, then: Callable[[Context], None]) -> None:
         """Both cases of a condition, as far as they are possible."""
         for case in (one, neg(one)):

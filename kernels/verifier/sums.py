@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from vosti.kernels.verifier import rules
@@ -58,13 +59,11 @@ def match_sums(matcher: Matcher, kernel: Term, program: Term, context: Context) 
     for wanted in summands(matcher, Summand(program, context)):
         first: RefusedError | None = None
         for one in left:
-            try:
-                _match(matcher, one, wanted.term)
-            except RefusedError as error:
-                first = first or error
-            else:
+            error = matcher.attempt(partial(_match, matcher, one, wanted.term))
+            if error is None:
                 left.remove(one)
                 break
+            first = first or error
         else:
             raise first or MismatchError("The kernel leaves out a summand.", kernel, wanted.term)
     if left:
