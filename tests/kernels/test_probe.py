@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -244,3 +245,24 @@ def test_kernels_compute_what_they_say() -> None:
     )
 
     assert "7 findings, 0 problems\n" == result.stdout, result.stderr
+
+
+@pytest.mark.parametrize("element", [torch.bfloat16, torch.float32, torch.int32, torch.int64])
+def test_a_buffer_that_does_not_repeat_is_found(element: torch.dtype) -> None:
+    """Every run is compared with the first, in each buffer, by bits; NaN that stays is no difference."""
+    runs = 0
+
+    def compute() -> tuple[torch.Tensor, ...]:
+        nonlocal runs
+        runs += 1
+        still, other = torch.full((6,), math.nan), torch.zeros(5).to(element)
+        other[3] = int(runs == changed)
+        return still, other
+
+    problems = []
+    for changed in (0, 3, repeats.TIMES + 1):
+        runs = 0
+        finding = repeats.repeated("a kernel", (), compute, kernel="kernel")
+        assert (11 * repeats.TIMES, 2, "kernel") == (finding.compared, finding.control, finding.kernel)
+        problems.append(finding.problem)
+    assert [None, "1 of 88 elements differ", "1 of 88 elements differ"] == problems
