@@ -6,6 +6,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -250,19 +251,18 @@ def test_kernels_compute_what_they_say() -> None:
 @pytest.mark.parametrize("element", [torch.bfloat16, torch.float32, torch.int32, torch.int64])
 def test_a_buffer_that_does_not_repeat_is_found(element: torch.dtype) -> None:
     """Every run is compared with the first, in each buffer, by bits; NaN that stays is no difference."""
-    runs = 0
 
-    def compute() -> tuple[torch.Tensor, ...]:
-        nonlocal runs
-        runs += 1
-        still, other = torch.full((6,), math.nan), torch.zeros(5).to(element)
-        other[3] = int(runs == changed)
-        return still, other
+    def finding(changed: int) -> Finding:
+        """In one run a number is another."""
+        runs = count(1)
 
-    problems = []
-    for changed in (0, 3, repeats.TIMES + 1):
-        runs = 0
-        finding = repeats.repeated("a kernel", (), compute, kernel="kernel")
-        assert (11 * repeats.TIMES, 2, "kernel") == (finding.compared, finding.control, finding.kernel)
-        problems.append(finding.problem)
-    assert [None, "1 of 88 elements differ", "1 of 88 elements differ"] == problems
+        def compute() -> tuple[torch.Tensor, ...]:
+            other = torch.zeros(5).to(element)
+            other[3] = int(next(runs) == changed)
+            return torch.full((6,), math.nan), other
+
+        return repeats.repeated("a kernel", (), compute, kernel="kernel")
+
+    found = [finding(changed) for changed in (0, 3, repeats.TIMES + 1)]
+    assert [None, "1 of 88 elements differ", "1 of 88 elements differ"] == [one.problem for one in found]
+    assert {(11 * repeats.TIMES, 2, "kernel")} == {(one.compared, one.control, one.kernel) for one in found}
