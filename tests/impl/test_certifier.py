@@ -20,13 +20,13 @@ import torch
 from forwards import CHECKPOINTS
 from vosti.impl.backends.cuda import opening
 from vosti.impl.backends.cuda.backend import CudaBackend, layout
-from vosti.impl.backends.cuda.certifier import SAMPLERS, UNVERIFIED, Certifier, UnverifiedWarning
+from vosti.impl.backends.cuda.certifier import UNVERIFIED, Certifier, UnverifiedWarning
 from vosti.impl.backends.cuda.fingerprint import Device
 from vosti.impl.backends.cuda.opening import entries_of, open_cuda
 from vosti.impl.errors import InvalidOptionError, UncertifiedKernelError
 from vosti.impl.models.model import Model
 from vosti.impl.options import PROVE_MISSING, Certification
-from vosti.kernels.catalogue import KERNELS, TARGETS, Instance, instances
+from vosti.kernels.catalogue import KERNELS, SAMPLER, TARGETS, Instance, instances
 from vosti.kernels.contract import Contract
 from vosti.kernels.embedding import embedding
 from vosti.kernels.launch import Kernel
@@ -40,7 +40,6 @@ TABLE = load("sm_90")
 EMBEDDING = TABLE.entry("embedding", width=256, scaled=0)
 ONLY = Certification(certified_only=True)
 H200 = Device("NVIDIA H200", "sm_90", "580.159.04", "2.11.0+cu130", "triton 3.6.0")
-SAMPLER_NAMES = sorted(kernel.contract.kernel for kernel in SAMPLERS)
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +133,7 @@ def test_what_is_unverified_is_loud(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert {
         "certificates": UNVERIFIED,
-        "unproved": sorted(["embedding", *SAMPLER_NAMES]),
+        "unproved": sorted(["embedding", *SAMPLER]),
     } == certifier.described([EMBEDDING])
     with certifier.watching():
         launched(Compiled(next(instances(TABLE.entry("embedding", width=256, scaled=1)))), monkeypatch)
@@ -152,7 +151,7 @@ def test_certificates_are_described(certifier: Certifier) -> None:
     certifier.require([TABLE.entry("embedding", width=1024, scaled=0)])
 
     assert described == certifier.described([EMBEDDING])
-    assert SAMPLER_NAMES == described["unproved"]
+    assert sorted(SAMPLER) == described["unproved"]
     assert described != certifier.described([TABLE.entry("embedding", width=1024, scaled=0)])
     assert 64 == len(str(described["certificates"]))
 

@@ -10,21 +10,16 @@ from typing import Any
 
 from vosti.impl.errors import UncertifiedKernelError
 from vosti.impl.options import Certification
+from vosti.kernels.catalogue import SAMPLER
 from vosti.kernels.contract import Contract
 from vosti.kernels.errors import KernelError
 from vosti.kernels.launch import Kernel, watched
-from vosti.kernels.sample import DRAW_FROM_ALL
-from vosti.kernels.sample_cuts import DRAW_BEYOND_HEAD, DRAW_FROM_HEAD
-from vosti.kernels.sample_weights import WEIGHTS
 from vosti.kernels.tables import Entry
 from vosti.kernels.verifier.binding import Certificate, encode
 from vosti.kernels.verifier.certify import certificates, default_store, forms, full_name
 
 UNVERIFIED = "unverified"
 """What W says instead of the certificates' digest, where there are none."""
-
-SAMPLERS = (WEIGHTS, DRAW_FROM_ALL, DRAW_FROM_HEAD, DRAW_BEYOND_HEAD)
-"""The kernels that `vosti.impl.device_sampling` launches. They have no tiles in a table, and so no certificates."""
 
 
 class UnverifiedWarning(UserWarning):
@@ -82,8 +77,7 @@ class Certifier:
     def described(self, entries: Iterable[Entry]) -> dict[str, object]:
         """What W says of certificates: the digest of those of the entries, and the kernels that have none."""
         entries = list(entries)
-        launched = {choice.kernel for entry in entries for choice in entry.choices}
-        launched |= {kernel.contract.kernel for kernel in SAMPLERS}
+        launched = {choice.kernel for entry in entries for choice in entry.choices} | set(SAMPLER)
         if self._asked.unsafe_unverified:
             return {"certificates": UNVERIFIED, "unproved": sorted(launched)}
         # Forms for other sizes of pages are left out: sizes of pages are no part of W.
