@@ -18,8 +18,9 @@ from vosti.impl.pool_state import Pool
 from vosti.impl.rows import rows_of
 from vosti.spec.control import Objection, computed, false_row, planned, settled
 from vosti.spec.events import PAGE_FIELDS, Snapshot
+from vosti.spec.rows import Rows
 from vosti.spec.state import PageId, Request, RequestId, State, initial
-from vosti.spec.step import Action, Rows
+from vosti.spec.step import Action
 
 
 class StepAssertions:

@@ -32,9 +32,10 @@ from vosti.spec.events import (
     SlotBits,
     Tracer,
 )
+from vosti.spec.rows import Row, Rows
 from vosti.spec.sampling import SamplerState
 from vosti.spec.state import Logits, PageId, RequestId, Token
-from vosti.spec.step import Action, Attach, Emit, Evict, Row, Rows
+from vosti.spec.step import Action, Attach, Emit, Evict
 
 
 class Ghost(Protocol):

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vosti.impl.backend import NO_PAGE, NO_SEQUENCE, NO_SLOT, Batch
+from vosti.spec.rows import Row, Rows
 from vosti.spec.state import PageId, RequestId, Token
-from vosti.spec.step import Row, Rows
 
 
 def rows_of(batch: Batch, requests: Sequence[RequestId], page_size: int) -> Rows:

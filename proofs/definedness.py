@@ -13,8 +13,8 @@ from vosti.proofs.book import Book, Replaced, state, transitions
 from vosti.refinement.smt.obligation import Obligation
 from vosti.refinement.smt.terms import Term
 from vosti.spec.invariants import CONJUNCTS
+from vosti.spec.rows import Rows, forward_ok
 from vosti.spec.state import State
-from vosti.spec.step import Rows, forward_ok
 
 
 def ceiling(n: int, page_size: int) -> bool:

@@ -42,6 +42,7 @@ from vosti.spec.events import (
     Snapshot,
 )
 from vosti.spec.reference import finite_kv, finite_logits, kernel_logits
+from vosti.spec.rows import Row
 from vosti.spec.state import Logits, RequestId, State, cached_value, cached_values, sequence
 from vosti.spec.step import (
     RULES,
@@ -55,7 +56,6 @@ from vosti.spec.step import (
     Finish,
     Observe,
     Phase,
-    Row,
     last_position,
 )
 

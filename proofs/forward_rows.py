@@ -32,9 +32,9 @@ from vosti.refinement.smt.terms import Term
 from vosti.refinement.smt.values import Value
 from vosti.spec.invariants import cached_in_range, page_size_positive
 from vosti.spec.reference import canonical_kv, opaque
+from vosti.spec.rows import Rows, forward_ok, row_is_live, row_is_next
 from vosti.spec.state import PageId, State, sequence
 from vosti.spec.state import Value as KV
-from vosti.spec.step import Rows, forward_ok, row_is_live, row_is_next
 
 Part = NewType("Part", object)
 """The key and the value of one position in one layer."""

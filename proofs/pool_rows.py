@@ -25,8 +25,8 @@ from vosti.proofs.book import Replaced
 from vosti.proofs.definedness import ceilings
 from vosti.proofs.pool_refinement import PoolBook
 from vosti.refinement.smt.obligation import Obligation
+from vosti.spec.rows import ROW_CONJUNCTS, Row, Rows
 from vosti.spec.state import RequestId, State, Token, sequence
-from vosti.spec.step import ROW_CONJUNCTS, Row, Rows
 
 Chunks = tuple[Chunk, ...]
 Histories = Mapping[RequestId, tuple[Token, ...]]

@@ -23,6 +23,7 @@ from vosti.refinement.observations import Observations
 from vosti.spec.determinism import Record
 from vosti.spec.events import ForwardEvent, PageView, Reading, Snapshot
 from vosti.spec.reference import next_sampler
+from vosti.spec.rows import Row
 from vosti.spec.sampling import SamplerState
 from vosti.spec.state import Logits, Page, PageId, Request, RequestId, Sampler, State, Token, Value, history
 from vosti.spec.step import (
@@ -40,7 +41,6 @@ from vosti.spec.step import (
     Propose,
     Publish,
     Retract,
-    Row,
 )
 
 

@@ -4,7 +4,7 @@
 | --- | --- |
 | an action of a plan or settle | its guard holds in the state that it finds; its effect gives the next state |
 | a value that the action speaks of | the guard's value part, by what was observed (`vosti.refinement.observations`) |
-| a packed row | the conditions of `vosti.spec.step.ROW_CONJUNCTS`; `compute` writes the digest that was read back |
+| a packed row | the conditions of `vosti.spec.rows.ROW_CONJUNCTS`; `compute` writes the digest that was read back |
 | a reading of a page | the digests that the state has for its slots |
 | a snapshot | field by field, the state that the actions lead to, and Inv |
 | an output | the records of the step |

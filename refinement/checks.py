@@ -14,8 +14,8 @@ from types import MappingProxyType
 from vosti.refinement.explain import first_sentence
 from vosti.spec import actions
 from vosti.spec.invariants import CONJUNCTS
+from vosti.spec.rows import ROW_CONJUNCTS
 from vosti.spec.state import Request
-from vosti.spec.step import ROW_CONJUNCTS
 
 GUARDS: tuple[Callable[..., bool], ...] = (
     actions.cancel_guard,

@@ -27,6 +27,7 @@ from vosti.spec.events import (
     SlotBits,
     Snapshot,
 )
+from vosti.spec.rows import Row
 from vosti.spec.state import Logits, Token
 
 EventEntry = entries.PlanEntry | entries.ForwardEntry | entries.SettleEntry | entries.OutputEntry
@@ -196,10 +197,10 @@ def _reading_of(reading: parts.Reading) -> Reading:
     return Reading(reading.page, reading.slots)
 
 
-def _row_of(row: parts.Row, tables: tuple[parts.Pages, ...]) -> spec.Row:
+def _row_of(row: parts.Row, tables: tuple[parts.Pages, ...]) -> Row:
     if not 0 <= row.table < len(tables):
         raise ValueError(f"a row's table is number {row.table} of {len(tables)}")
-    return spec.Row(row.request, row.token, row.position, row.write, tables[row.table], row.readable, row.logits)
+    return Row(row.request, row.token, row.position, row.write, tables[row.table], row.readable, row.logits)
 
 
 FROM_ENTRY: dict[type, Callable[[Any], spec.Action]] = {

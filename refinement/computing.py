@@ -11,8 +11,9 @@ from vosti.spec import actions
 from vosti.spec.control import false_row
 from vosti.spec.digests import ALGORITHMS
 from vosti.spec.events import ForwardEvent, RowBits, SlotBits
+from vosti.spec.rows import Row
 from vosti.spec.state import Value
-from vosti.spec.step import Row, last_position
+from vosti.spec.step import last_position
 
 
 def compute(run: Run, event: ForwardEvent) -> None:

@@ -160,7 +160,7 @@ class Reading(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
 
 
 class Row(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`vosti.spec.step.Row`, its table by its place among the forward's distinct tables."""
+    """`vosti.spec.rows.Row`, its table by its place among the forward's distinct tables."""
 
     request: RequestId | None
     token: Token

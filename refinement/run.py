@@ -16,8 +16,8 @@ from vosti.refinement.witnesses import Witnesses
 from vosti.spec.candidates import Candidates
 from vosti.spec.determinism import Admission, Record
 from vosti.spec.events import RowBits
+from vosti.spec.rows import Rows
 from vosti.spec.state import PageId, RequestId, State, initial
-from vosti.spec.step import Rows
 
 
 @dataclass

@@ -26,8 +26,9 @@ from vosti.refinement.smt.concrete import Work, WorkExhausted
 from vosti.refinement.texts import Replaced, Scripts, texts
 from vosti.spec import actions
 from vosti.spec.events import PAGE_FIELDS, Snapshot
+from vosti.spec.rows import forward_ok
 from vosti.spec.state import State
-from vosti.spec.step import RULES, Action, Phase, arguments, effect, forward_ok
+from vosti.spec.step import RULES, Action, Phase, arguments, effect
 
 
 class Answer(Enum):

@@ -16,8 +16,9 @@ from vosti.refinement.smt.terms import BOOL, FALSE, INT, TRUE, Term, conj, disj,
 from vosti.refinement.smt.unrolling import Candidate, Constraint, Domains, Phase, Unrolling, Write, asserted
 from vosti.refinement.smt.values import RecordType, Type, Value, field_types, sort_of, type_of
 from vosti.spec import actions
+from vosti.spec.rows import ROW_CONJUNCTS, Rows
 from vosti.spec.state import PageId, Request, RequestId, State
-from vosti.spec.step import ROW_CONJUNCTS, RULES, Action, Compute, Observe, Rows, arguments
+from vosti.spec.step import RULES, Action, Compute, Observe, arguments
 from vosti.spec.step import Phase as When
 
 Replaced = Mapping[str, ast.FunctionDef]

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from vosti.spec.rows import Rows
 from vosti.spec.sampling import SamplerState
 from vosti.spec.state import Domain, PageId, RequestId, State, history
 from vosti.spec.step import (
@@ -21,7 +22,6 @@ from vosti.spec.step import (
     Observe,
     Preempt,
     Retract,
-    Rows,
     last_position,
 )
 

@@ -8,13 +8,14 @@ read, in this order:
 3. `vosti.spec.state`: requests, pages, and the state of an engine.
 4. `vosti.spec.actions`: everything that may happen to a state, each a guard and an effect.
 5. `vosti.spec.invariants`: what holds in every reachable state, grouped as in the paper's section 4.2.
-6. `vosti.spec.step`: an engine step, in three phases.
-7. `vosti.spec.control`: the same step, as far as it can be judged without values.
-8. `vosti.spec.events`: what an engine shows of itself, so that somebody else can check it.
-9. `vosti.spec.digests`: what stands for a value's bits.
-10. `vosti.spec.sampling`: the exact sampler.
-11. `vosti.spec.candidates`: what of a row decides a token.
-12. `vosti.spec.numerics`: the canonical row programs, the floating-point operations behind one output row.
+6. `vosti.spec.rows`: what the kernels are told of a forward, and when that is what was planned.
+7. `vosti.spec.step`: an engine step, in three phases.
+8. `vosti.spec.control`: the same step, as far as it can be judged without values.
+9. `vosti.spec.events`: what an engine shows of itself, so that somebody else can check it.
+10. `vosti.spec.digests`: what stands for a value's bits.
+11. `vosti.spec.sampling`: the exact sampler.
+12. `vosti.spec.candidates`: what of a row decides a token.
+13. `vosti.spec.numerics`: the canonical row programs, the floating-point operations behind one output row.
 
 Numbers of sections, definitions and theorems are those of the paper "Vosti: Specifying, Implementing, and Verifying
 Deterministic LLM Inference".

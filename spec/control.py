@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from vosti.spec import actions
+from vosti.spec.rows import ROW_CONJUNCTS, Rows, pages_read, row_writes_alone
 from vosti.spec.state import PageId, RequestId, State, Value
 from vosti.spec.step import (
-    ROW_CONJUNCTS,
     RULES,
     Action,
     Compute,
@@ -25,13 +25,10 @@ from vosti.spec.step import (
     Observe,
     Phase,
     Publish,
-    Rows,
     arguments,
     computes,
     effect,
     logits_were_taken,
-    pages_read,
-    row_writes_alone,
 )
 
 UNSEEN = Value(None)

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from vosti.spec.candidates import Candidates
+from vosti.spec.rows import Rows
 from vosti.spec.state import Domain, Logits, Page, PageId, Request, RequestId, Token
-from vosti.spec.step import Action, Rows
+from vosti.spec.step import Action
 
 
 @dataclass(frozen=True)

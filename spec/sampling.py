@@ -180,7 +180,7 @@ def kept(logits: Sequence[float], state: SamplerState) -> tuple[tuple[int, int],
     if state.top_k > 0:
         ranking = ranking[: state.top_k]
     weights = {token: weight(exponent(logits[token], best, state.temperature)) for token in ranking}
-    ranking = [token for token in ranking if weights[token] * P_UNIT >= state.min_p * WEIGHT_UNIT]
+    ranking = [token for token in ranking if probable(weights[token], state.min_p)]
     total = sum(weights[token] for token in ranking)
     nucleus = []
     before = 0
@@ -218,6 +218,11 @@ def exponent(logit: float, best: float, temperature: float) -> float:
 def weight(x: float) -> int:
     """⌊2²⁴ exp(x)⌋ for x ≤ 0, as `exponential` computes it; 2²⁴ for x = 0."""
     return 0 if x < LEAST_EXPONENT else math.floor(exponential(x) * WEIGHT_UNIT)
+
+
+def probable(share: int, min_p: int) -> bool:
+    """Whether min-p keeps a token of this weight."""
+    return share * P_UNIT >= min_p * WEIGHT_UNIT
 
 
 def exponential(x: float) -> float:

@@ -22,11 +22,11 @@ from vosti.proofs.prove import concerns, discharge, prove
 from vosti.refinement.smt.obligation import Obligation
 from vosti.refinement.smt.solve import LIMITS, Answer, solve
 from vosti.refinement.smt.solve import Limits as ResourceLimits
-from vosti.spec import step
+from vosti.spec import rows
 from vosti.spec.invariants import CONJUNCTS
 from vosti.spec.reference import canonical_kv
+from vosti.spec.rows import Row, Rows, forward_ok
 from vosti.spec.state import Domain, Page, PageId, Request, RequestId, Sampler, State, Token
-from vosti.spec.step import Row, Rows, forward_ok
 
 
 def test_every_obligation_is_proved() -> None:
@@ -65,26 +65,26 @@ FAULTS: dict[str, tuple[dict[str, ast.FunctionDef], str]] = {
     "a position too far": (edited(forward_rows.position_of, "+ i", "+ i + 1"), "last_stands"),
     "a row too far": (edited(forward_rows.row_of, "starts[b] + i", "starts[b] + i + 1"), "last_stands"),
     "rows in no order": (
-        edited(step.row_is_next, "return row.position ==", DROPPED + "row.position =="),
+        edited(rows.row_is_next, "return row.position ==", DROPPED + "row.position =="),
         "earlier_stands",
     ),
     "padding has a slot": (
-        edited(step.padding_is_inert, "row.write is None and row.readable", "row.readable"),
+        edited(rows.padding_is_inert, "row.write is None and row.readable", "row.readable"),
         "initialised_is_left",
     ),
     "another slot is written": (
-        edited(step.row_writes_its_slot, "row.position % s.page_size", "(row.position + 1) % s.page_size"),
+        edited(rows.row_writes_its_slot, "row.position % s.page_size", "(row.position + 1) % s.page_size"),
         "reads_its_slot",
     ),
     "another's table is read": (
-        edited(step.row_reads_its_prefix, "and row.table[:blocks] == s.requests[row.request].table[:blocks]", ""),
+        edited(rows.row_reads_its_prefix, "and row.table[:blocks] == s.requests[row.request].table[:blocks]", ""),
         "reads_own_pages",
     ),
     "slots are shared": (
-        edited(step.row_writes_alone, "return row.write is None", "return True or row.write is None"),
+        edited(rows.row_writes_alone, "return row.write is None", "return True or row.write is None"),
         "slots_differ",
     ),
-    "a page too few": (edited(step.row_reads_its_prefix, "and blocks <= len(row.table)", ""), "last_reads"),
+    "a page too few": (edited(rows.row_reads_its_prefix, "and blocks <= len(row.table)", ""), "last_reads"),
     "the value of a shorter prefix": (
         edited(forward_rows.row_is_stored, "[: row.position + 1]", "[: row.position]"),
         "computed_is_found",

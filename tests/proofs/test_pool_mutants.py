@@ -18,7 +18,7 @@ from vosti.proofs.pool_composites import advances, advances_each, attaches
 from vosti.proofs.pool_refinement import SIMULATIONS, PoolBook, simulates
 from vosti.refinement.smt.obligation import Obligation
 from vosti.refinement.smt.solve import Answer, Limits, solve
-from vosti.spec.step import ROW_CONJUNCTS
+from vosti.spec.rows import ROW_CONJUNCTS
 
 
 @dataclass(frozen=True)

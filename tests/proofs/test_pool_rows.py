@@ -18,8 +18,8 @@ from vosti.impl.pool_state import Pool
 from vosti.proofs.pool_relation import agrees
 from vosti.proofs.pool_rows import Layout, chunks_owed, layout_ok, packed_rows
 from vosti.spec.events import ForwardEvent
+from vosti.spec.rows import Rows, forward_ok
 from vosti.spec.state import Page, Request, RequestId, Sampler, State, Token
-from vosti.spec.step import Rows, forward_ok
 
 
 @dataclass(frozen=True)

@@ -23,24 +23,9 @@ from vosti.spec.control import (
     writes_are_apart,
 )
 from vosti.spec.events import ForwardEvent, PlanEvent, SettleEvent
+from vosti.spec.rows import ROW_CONJUNCTS, Row, Rows, forward_ok, row_writes_alone, row_writes_private
 from vosti.spec.state import Domain, Page, PageId, Request, RequestId, Sampler, State, Token, initial
-from vosti.spec.step import (
-    ROW_CONJUNCTS,
-    RULES,
-    Cancel,
-    Emit,
-    Fail,
-    Observe,
-    Phase,
-    Publish,
-    Row,
-    Rows,
-    effect,
-    forward_ok,
-    guard,
-    row_writes_alone,
-    row_writes_private,
-)
+from vosti.spec.step import RULES, Cancel, Emit, Fail, Observe, Phase, Publish, effect, guard
 
 
 def planned_rows(seed: int) -> tuple[State, Rows]:

@@ -20,8 +20,9 @@ from vosti.impl.outputs import RequestOutput
 from vosti.impl.planning import pages_needed
 from vosti.impl.pool_state import KEY_SPACE
 from vosti.spec.events import Event, ForwardEvent, OutputEvent, PlanEvent, SettleEvent
+from vosti.spec.rows import Row
 from vosti.spec.state import Logits, RequestId, Token
-from vosti.spec.step import Action, Admit, Emit, Propose, Retract, Row
+from vosti.spec.step import Action, Admit, Emit, Propose, Retract
 
 STEPS_AT_MOST = 5000
 """A run of a test is far shorter; one that is longer has stopped making progress."""

@@ -21,9 +21,9 @@ from vosti.impl.planning import Chunk, chunk_counts, eviction_order, page_order,
 from vosti.impl.pool_state import PageMeta, Pool, empty
 from vosti.impl.settling import LiveRecord, stop_reason
 from vosti.spec.determinism import is_prefix, prefix_comparable
+from vosti.spec.rows import Row, pages_read
 from vosti.spec.sampling import choose, sampler_state, weight
 from vosti.spec.state import Domain, PageId, RequestId, Token, initial
-from vosti.spec.step import Row, pages_read
 
 EMPTY = initial(frozenset(), 1)
 

@@ -30,6 +30,7 @@ from vosti.spec.events import (
     SlotBits,
     Snapshot,
 )
+from vosti.spec.rows import Row
 from vosti.spec.sampling import P_UNIT, SamplerState
 from vosti.spec.state import (
     Domain,
@@ -60,7 +61,6 @@ from vosti.spec.step import (
     Propose,
     Publish,
     Retract,
-    Row,
     effect,
 )
 

@@ -10,10 +10,8 @@ from event_streams import NOBODY, OTHER, Edit, Fault, Stream, at_event
 from vosti.spec.events import (
     ForwardEvent,
 )
+from vosti.spec.rows import Row
 from vosti.spec.state import Logits, PageId, State, Token, history
-from vosti.spec.step import (
-    Row,
-)
 
 
 def at_row(change: Any) -> Edit:

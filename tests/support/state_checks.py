@@ -28,8 +28,9 @@ from vosti.spec.reference import (
     unspecified_kv,
     unspecified_logits,
 )
+from vosti.spec.rows import Row, Rows, forward_ok
 from vosti.spec.state import PageId, State, Token, initial, sequence
-from vosti.spec.step import RULES, Row, Rows, forward_ok
+from vosti.spec.step import RULES
 
 Types = Callable[[object], Any]
 
