@@ -142,7 +142,8 @@ def masked_product(
     low, high = (-30, 30) if element == torch.bfloat16 else (-12, 12)
     x, w = (wide(size, LENGTH, low, high, machine.device).to(element) for size in (rows, columns))
     greatest = torch.where(torch.rand_like(w, dtype=torch.float32) < 0.5, -1, 1) * torch.finfo(element).max
-    rights = (torch.zeros_like(w), -w, greatest.to(element))
+    # Products of zero that are all +0, all −0, and of both signs.
+    rights = (w.abs(), -w.abs(), -w, greatest.to(element))
     return [
         _masked(machine, x, w, rights, start, tile, name)
         for start, name in zip(starts, (MIXED, MINUS_ZERO), strict=True)

@@ -6,7 +6,7 @@ import math
 import random
 
 import torch
-from common import DEVICE, entries_of, entry, equal, integers, none_of, poisoned, randn, settle
+from common import DEVICE, Difference, entries_of, entry, equal, integers, none_of, poisoned, randn, settle
 from torch import Tensor
 
 from vosti.kernels.attention import Sequences, attention
@@ -118,6 +118,40 @@ def attention_section(d: int, window: int | None, cases: int = 200) -> None:
                 equal(what, result, base[i][lengths[i] - counts[i] : lengths[i]])
     settle()
     print(f"attention: d {d}, window {window}: {cases} cases x 3 sequences, extend = split = prefill", flush=True)
+
+
+def zeros_section() -> None:
+    """The sign of a zero does not tell what masked lanes hold: a row's later keys, which a decoded row has not.
+
+    What the row saw before is a negative number that decays to −0, its own value is −0, and each product of a masked
+    lane is −0 or +0 by the sign of the value there. By IEEE 754 the sum is −0 where all of them are, and +0 elsewhere;
+    matrix units make +0 of every sum that is a zero.
+    """
+    own, length = 64, 128
+    minus = torch.tensor([-1.0])
+    if not torch.signbit(minus * 0.0 + minus * 0.0 + 0.0 * minus).all():
+        raise Difference("the processor does not add zeros as IEEE 754 says, and the data show nothing")
+    for d in (32, 128, 256):
+        heads, kv_heads = SHAPES[d]
+        query, scale = torch.ones(length, heads, d, device=DEVICE, dtype=torch.bfloat16), d**-0.5
+        keys = torch.zeros(length, kv_heads, d, device=DEVICE, dtype=torch.bfloat16)
+        keys[own:] = 400 / (d * scale)
+        values = -torch.ones_like(keys)
+        values[own] = -0.0
+        plain, results = make_tile(4, 1, BLOCK_R=16, BLOCK_D=d), []
+        for later in (-1.0, 1.0, 0.0, -0.0):
+            values[own + 1 :] = later
+            whole = Paged([length], 64, kv_heads, d, [(keys, values)], 1)
+            for tile in (None, plain):
+                results.append(run_attention("extend", whole, [(query, length)], scale, None, tile)[0][own])
+            draft = Paged([own + 2], 16, kv_heads, d, [(keys, values)], 2)
+            results.append(run_attention("split", draft, [(query[:2], own + 2)], scale, None)[0][0])
+        alone = Paged([own + 1], 16, kv_heads, d, [(keys, values)], 3)
+        results.append(run_attention("split", alone, [(query[:1], own + 1)], scale, None)[0][0])
+        for result in results:
+            equal(f"d {d}: the sign of a zero", result, torch.zeros_like(result))
+    settle()
+    print(f"zeros: attention of {len(results)} forms for each of 3 head dims: +0 whatever later keys hold", flush=True)
 
 
 def attention_tiles_section() -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from check_attention import attention_section, attention_tiles_section, table_attention_section
+from check_attention import attention_section, attention_tiles_section, table_attention_section, zeros_section
 from check_digests import digests_section
 from check_errors import errors_section
 from check_matrices import table_matrices_section, tiles_section
@@ -28,6 +28,7 @@ SECTIONS: dict[str, Callable[[], None]] = {
     "tiles linear": partial(tiles_section, "linear"),
     "tiles gate_up": partial(tiles_section, "gate_up"),
     "tiles attention": attention_tiles_section,
+    "zeros attention": zeros_section,
     "tiles rows": warps_section,
     "integers": integers_section,
     "padding": padding_section,
