@@ -169,4 +169,4 @@ def page(assumed: Iterable[str], claimed: Iterable[Premise] = PREMISES) -> Itera
 
 def as_json(claimed: Iterable[Premise]) -> dict[str, Any]:
     """The claim as JSON types."""
-    return {"theorem": THEOREM, "premises": [asdict(premise) for premise in claimed]}
+    return {"theorem": THEOREM, "premises": [{**asdict(one), "theorems": list(one.theorems)} for one in claimed]}
