@@ -37,7 +37,7 @@ class CannotRun(Exception):
 class Commands(click.Group):
     """A group of commands that return exit codes and raise errors; here both become what the shell sees.
 
-    A command's name may be two words; then the first may be a command's, too.
+    A command's name may be two words; then the first may be a command's, too, and options may come before the second.
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -48,9 +48,13 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that two words name, or else one."""
-        name = " ".join(args[:2])
-        command = self.get_command(ctx, name)
-        return super().resolve_command(ctx, args) if command is None else (name, command, args[2:])
+        for name, command in self.commands.items():
+            first, _, second = name.partition(" ")
+            if second in args[1:] and first == args[0]:
+                place = args.index(second, 1)
+                if _are_options(command, args[1:place]):
+                    return name, command, args[1:place] + args[place + 1 :]
+        return super().resolve_command(ctx, args)
 
     def main(  # type: ignore[override]  # the base has overloads for the two values of standalone_mode
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
@@ -71,6 +75,15 @@ class Commands(click.Group):
         except Exception as error:  # every command ends with a documented code
             code = complain(error)
         sys.exit(code)
+
+
+def _are_options(command: click.Command, args: list[str]) -> bool:
+    """Whether these are whole options of a command, with their values, and nothing else."""
+    options = click.Command(None, params=[one for one in command.params if isinstance(one, click.Option)])
+    try:
+        return not options.make_parser(click.Context(options)).parse_args(list(args))[1]
+    except click.UsageError:
+        return False
 
 
 def complain(error: Exception) -> int:

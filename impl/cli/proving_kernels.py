@@ -6,6 +6,7 @@ import multiprocessing
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -104,8 +105,34 @@ def _results(asked: AskedKernels, total: int) -> Iterator[Decided]:
         for number in range(total):
             yield _decided(asked, number)
         return
-    with ProcessPoolExecutor(min(asked.jobs, total), mp_context=multiprocessing.get_context("spawn")) as pool:
-        yield from pool.map(_decided, [asked] * total, range(total), chunksize=8)
+    done = 0
+    with _processes(min(asked.jobs, total)) as pool:
+        try:
+            for result in pool.map(_decided, [asked] * total, range(total), chunksize=8):
+                yield result
+                done += 1
+        except BrokenProcessPool:
+            pass
+    # A process died, and took others' work along: what is left is done by a process for each.
+    for number in range(done, total):
+        yield _decided_alone(asked, number)
+
+
+def _processes(count: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"))
+
+
+def _decided_alone(asked: AskedKernels, number: int) -> Decided:
+    from vosti.kernels.verifier.entries import Decided
+    from vosti.kernels.verifier.errors import FaultError
+
+    with _processes(1) as pool:
+        try:
+            return pool.submit(_decided, asked, number).result()
+        except BrokenProcessPool:
+            case = _chosen(asked)[number]
+            fault = FaultError("its process died, in a solver or for want of memory")
+            return Decided(case.kernel, case.name, str(fault), 0.0)
 
 
 def _decided(asked: AskedKernels, number: int) -> Decided:

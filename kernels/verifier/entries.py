@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,9 +13,10 @@ from vosti.kernels.attention_split import ATTENTION_MERGE, ATTENTION_SPLIT
 from vosti.kernels.attention_tiles import ROW_PROGRAM
 from vosti.kernels.catalogue import KERNELS, SAMPLER, TARGETS, Instance, instances
 from vosti.kernels.digest import DIGEST, DIGEST_MERGE
+from vosti.kernels.errors import KernelError
 from vosti.kernels.shapes import SHAPES, operations
 from vosti.kernels.tables import load
-from vosti.kernels.verifier.errors import VerifierError
+from vosti.kernels.verifier.errors import VerifierError, faults_named
 from vosti.kernels.verifier.front import located
 
 if TYPE_CHECKING:
@@ -70,12 +70,18 @@ class Case:
         return (Earlier(contract, {name: known[name] for name in contract.constants if name in known}),)
 
     def prove(self) -> Proof:
-        """Compile, without a GPU, and prove. Raises `RefusedError`."""
+        """Compile, without a GPU, and prove.
+
+        Raises:
+            RefusedError: if it is not proved.
+            FaultError: if the verifier fails.
+        """
         from vosti.kernels.verifier.prove import prove
 
         one = self.instance
-        kernel = located(one.kernel, one.constants, one.tile, TARGETS[self.architecture], one.elements)
-        return prove(kernel, one.kernel.contract, self.constants, one.elements, self.earlier())
+        with faults_named():
+            kernel = located(one.kernel, one.constants, one.tile, TARGETS[self.architecture], one.elements)
+            return prove(kernel, one.kernel.contract, self.constants, one.elements, self.earlier())
 
 
 def cases(architecture: str = ARCHITECTURE, model: str | None = None, *, every_page: bool = False) -> Iterator[Case]:
@@ -160,19 +166,24 @@ class Decided:
 
 
 def decide(case: Case, *, again: bool = False) -> Decided:
-    """Prove a case; with `again`, have cvc5 refute each query that Z3's proof consists of."""
+    """Prove a case; with `again`, have cvc5 refute each query that Z3's proof consists of.
+
+    What fails in the verifier or in a solver leaves this case unproved, and the refusal says so.
+    """
     from vosti.refinement.smt.solve import LIMITS, Answer, with_cvc5
 
     begun = time.process_time()
     try:
         proof = case.prove()
-    except VerifierError as error:
+        scripts = proof.tally.scripts
+        with faults_named():
+            repeated = [with_cvc5(script, LIMITS.cvc5).answer for script in scripts] if again else []
+    except KernelError as error:
         return Decided(case.kernel, case.name, str(error), time.process_time() - begun)
-    scripts = proof.tally.scripts
-    counted = Counter(with_cvc5(script, LIMITS.cvc5).answer for script in scripts) if again else Counter[Answer]()
+    refuted = repeated.count(Answer.PROVED)
     refusal = None
-    if again and counted[Answer.PROVED] != len(scripts):
-        refusal = f"cvc5 refutes {counted[Answer.PROVED]} of the {len(scripts)} queries that the proof consists of."
+    if again and refuted != len(scripts):
+        refusal = f"cvc5 refutes {refuted} of the {len(scripts)} queries that the proof consists of."
     return Decided(
         kernel=case.kernel,
         name=case.name,
@@ -183,6 +194,6 @@ def decide(case: Case, *, again: bool = False) -> Decided:
         rules=tuple(sorted(proof.rules)),
         queries=proof.tally.queries,
         refuted=len(scripts),
-        again=counted[Answer.PROVED],
+        again=refuted,
         model=dict(proof.model),
     )

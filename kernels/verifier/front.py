@@ -8,9 +8,11 @@ from typing import Any
 from triton import knobs
 from triton.backends.compiler import GPUTarget
 
+from vosti.kernels.errors import KernelError
 from vosti.kernels.launch import Kernel
 from vosti.kernels.tile import Tile
 from vosti.kernels.verifier import ir
+from vosti.kernels.verifier.errors import RefusedError
 from vosti.kernels.verifier.parse import parse
 
 
@@ -25,10 +27,19 @@ def located(
 
     Binaries are compiled without line information, so that their hashes do not depend on where the source is
     installed; the digest of the IR is the same either way.
+
+    Raises:
+        RefusedError: if Triton does not compile it, with its words; or for what the IR has that is not understood.
     """
     with knobs.compilation.scope():
         knobs.compilation.disable_line_info = False
-        return parse(kernel.ttir(constants, tile, target, elements))
+        try:
+            text = kernel.ttir(constants, tile, target, elements)
+        except KernelError:
+            raise
+        except Exception as error:
+            raise RefusedError(f"Triton does not compile the kernel: {type(error).__name__}: {error}") from error
+        return parse(text)
 
 
 def compiled(binary: Any) -> ir.Kernel:

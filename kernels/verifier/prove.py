@@ -28,7 +28,6 @@ from vosti.kernels.verifier.errors import RefusedError, located
 from vosti.kernels.verifier.evaluate import Access, Machine
 from vosti.kernels.verifier.expressions import condition, evaluated, number
 from vosti.kernels.verifier.integers import (
-    TRUE,
     Cond,
     Int,
     conj,

@@ -62,6 +62,23 @@ def test_an_unknown_model_is_refused() -> None:
     assert "vosti: no-such-model does not exist; give a folder in the format of Hugging Face." == ended.err.strip()
 
 
+@pytest.mark.parametrize("before", [("-v",), ("--solver", "z3", "--fresh"), ("--jobs=1", "-v")])
+def test_options_may_come_before_the_second_word(before: tuple[str, ...]) -> None:
+    """`vosti prove -v forward MODEL` is `vosti prove forward -v MODEL`."""
+    first, usual = (vosti(*words, "no-such-model") for words in (("prove", *before, "forward"), ("prove", "forward")))
+
+    assert usual == first
+
+
+@pytest.mark.parametrize("before", [("spec",), ("--kernel", "linear"), ("--solver",), ("--jobs", "1", "explore")])
+def test_what_comes_before_the_second_word_are_options(before: tuple[str, ...]) -> None:
+    """Of `vosti prove forward`, each with its value; otherwise `forward` is not the command's second word."""
+    ended = vosti("prove", *before, "forward")
+
+    assert 2 == ended.code
+    assert "'forward' is not one of" in ended.err
+
+
 def test_it_needs_triton() -> None:
     """Where the kernels cannot be imported, what to install is said."""
     ended = vosti_without(("triton",), "prove", "forward", "tiny-llama3")

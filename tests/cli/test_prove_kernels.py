@@ -81,6 +81,38 @@ def test_a_kernel_of_ones_own_that_is_wrong_is_refused(tmp_path: Path) -> None:
     assert 0 == proved.code, proved.out
 
 
+DYING = """
+import multiprocessing
+import os
+
+from vosti.kernels.verifier import prove as proving
+
+INSTANCES.append(Instance(COPY, {"WIDTH": 64}, Tile((), 1, 1)))
+plain = proving.prove
+
+
+def dies_at_64(kernel, contract, constants, *others):
+    return os._exit(9) if constants["WIDTH"] == 64 else plain(kernel, contract, constants, *others)
+
+
+if multiprocessing.parent_process() is not None:
+    proving.prove = dies_at_64
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_leaves_its_kernel_unproved(tmp_path: Path) -> None:
+    """As a solver that crashes does: exit code 1, the kernel is named, and the other one is proved."""
+    path = tmp_path / "copies.py"
+    path.write_text(WRONG.replace("(row // 2)", "row") + DYING)
+    ended = vosti("prove", "kernels", path, "--jobs", "2")
+
+    assert 1 == ended.code, ended.err
+    assert "Not proved: 1 of 2 kernels and configurations." in ended.out
+    assert "not proved: copy WIDTH=64\n  This is an internal fault of the verifier" in ended.out
+    assert "its process died, in a solver or for want of memory" in ended.out
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
