@@ -30,14 +30,18 @@ class HashingBackend(HostDigests):
         row_tile: int = 4,
         sick_tokens: frozenset[int] = frozenset(),
         sick_endings: frozenset[int] = frozenset(),
+        finds_largest: bool = False,
     ) -> None:
-        """A backend whose KV is not finite at `sick_tokens`, and whose logits are not finite after `sick_endings`."""
+        """A backend whose KV is not finite at `sick_tokens`, and whose logits are not finite after `sick_endings`; one
+        that finds the largest logits leaves no greedy token to the engine.
+        """
         self.vocab_size = vocab_size
         self.eos_ids = eos_ids
         self.max_positions = max_positions
         self.row_tile = row_tile
         self.sick_tokens = sick_tokens
         self.sick_endings = sick_endings
+        self.finds_largest = finds_largest
         self.page_size = 0
         self.forwards = 0
         self.digested = 0
@@ -75,7 +79,8 @@ class HashingBackend(HostDigests):
         stacked = [logits[row] for row in batch.logit_rows.tolist()]
         shape = (len(stacked), self.vocab_size)
         rows = torch.from_numpy(np.array(stacked, np.float32).reshape(shape))
-        return ForwardResult(logits=rows, kv_finite=finite)
+        largest = rows.argmax(1).numpy() if self.finds_largest else None
+        return ForwardResult(logits=rows, kv_finite=finite, largest=largest)
 
     def _slot(self, batch: Batch, sequence: int, position: int) -> int:
         page = int(batch.tables[sequence, position // self.page_size])
