@@ -15,13 +15,13 @@ from event_walk import EventWalk, Habits
 from event_worlds import FloatWorld, HashWorld, SymbolicWorld
 from vosti.refinement.checker import Checker
 from vosti.refinement.witnesses import WITNESSES
-from vosti.spec.determinism import Record
+from vosti.spec.determinism import Record, is_output
 from vosti.spec.digests import sha256
 from vosti.spec.events import Event, ForwardEvent, PlanEvent, SettleEvent
 from vosti.spec.invariants import invariant
 from vosti.spec.reference import forward
 from vosti.spec.state import State, Value, history, initial, sequence
-from vosti.spec.step import Action, Emit, Observe, Step, after, effect
+from vosti.spec.step import Action, Emit, Observe, Step, after, effect, output, step_ok
 
 SIZES = ((1, 30), (2, 14), (4, 9), (16, 4))
 
@@ -109,7 +109,8 @@ def digested(s: State) -> State:
 @settings(max_examples=25)
 def test_the_state_is_that_of_direct_execution(seed: int, habits: Habits) -> None:
     """After every step the checker's state, which holds observed digests, equals the specification's own `after`,
-    which computes every value from all earlier ones.
+    which computes every value from all earlier ones. What the specification takes for a step, `step_ok` says, and
+    refuses with its phases exchanged; each request of its output has records.
     """
     walk = EventWalk(seed, habits, SymbolicWorld())
     checker = Checker(walk.header)
@@ -119,7 +120,11 @@ def test_the_state_is_that_of_direct_execution(seed: int, habits: Habits) -> Non
         for event in events:
             checker.feed(event)
         assert direct is not None
-        direct = after(direct, symbolic_step(direct, *events[:3]))
+        step = symbolic_step(direct, *events[:3])
+        assert step_ok(direct, step)
+        assert not step.settle or not step_ok(direct, replace(step, plan=step.settle, settle=step.plan))
+        assert is_output(output(step))
+        direct = after(direct, step)
 
         assert direct is not None
         assert digested(direct) == checker.state
