@@ -20,7 +20,7 @@ from vosti.kernels.launch import Kernel
 from vosti.kernels.linear import LINEAR, LINEAR_STREAM
 from vosti.kernels.rms_norm import RMS_NORM
 from vosti.kernels.rotary_store import ROTARY_STORE
-from vosti.kernels.sample import DRAW_FROM_ALL
+from vosti.kernels.sample import DRAW_FROM_ALL, WEIGHTS_TILE
 from vosti.kernels.sample_cuts import DRAW_BEYOND_HEAD, DRAW_FROM_HEAD
 from vosti.kernels.sample_weights import WEIGHTS
 from vosti.kernels.tables import Entry
@@ -78,6 +78,10 @@ class Instance:
     def compiled(self, target: GPUTarget) -> Any:
         """Compiled in full."""
         return self.kernel.compiled(self.constants, self.tile, target, self.elements)
+
+
+FIXED: tuple[Instance, ...] = (Instance(WEIGHTS, {}, WEIGHTS_TILE),)
+"""The forms of kernels that something is claimed of and no table has: every model launches them."""
 
 
 def _constants(entry: Entry, kernel: str) -> Iterator[dict[str, int]]:

@@ -1,8 +1,8 @@
 """The exact sampler where the logits lie: the tokens of `vosti.spec.sampling.sample`, for many rows at once.
 
 One launch weighs all tokens of all rows (`sample_weights`), another draws: here, from all tokens of a row; with top-k
-or top-p, in `sample_cuts`. What is drawn is checked against the specification on hostile rows (`tests/gpu`) and by
-audits; no proof covers it.
+or top-p, in `sample_cuts`. The weights are proved; what is drawn from them is checked against the specification on
+hostile rows (`tests/gpu`) and by audits, and no proof covers it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from vosti.kernels.tile import Tile
 
 BLOCK = 2048
 """Tokens of one program that weighs."""
+
+WEIGHTS_TILE = Tile((("BLOCK", BLOCK),), 4, 1)
+"""Of the launch that weighs."""
 
 WHOLE_BLOCK = 8192
 """Tokens of a whole row that one program looks at together."""
@@ -106,8 +109,7 @@ def draw(logits: torch.Tensor, parameters: Parameters, *, cuts: bool) -> torch.T
     out = torch.empty(rows, 2, dtype=torch.int32, device=device)
     common = {"best": best, "rows": rows, "width": width}
     shares = {"temperatures": parameters.temperatures, "min_ps": parameters.min_ps}
-    tile = Tile((("BLOCK", BLOCK),), 4, 1)
-    WEIGHTS.launch({**common, **shares, "logits": logits, "weights": weights, "sums": sums}, tile)
+    WEIGHTS.launch({**common, **shares, "logits": logits, "weights": weights, "sums": sums}, WEIGHTS_TILE)
     common |= {"sums": sums, "bits": parameters.bits, "out": out, "blocks": blocks}
     bound = ("BLOCKS", _power_of_two(blocks))
     if not cuts:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from vosti.kernels.contract import Access, Buffer, Constant, Contract, Integer
+from vosti.kernels.contract import Access, Buffer, Constant, Contract, Integer, Output
 from vosti.kernels.launch import Kernel
 from vosti.spec import sampling
 
@@ -98,22 +98,44 @@ COMPARED = "what is drawn is compared with `sampling.sample` in tests and by aud
 ROW = tuple(Integer(name) for name in ("rows", "width"))
 SUMS = ("rows", "blocks")
 
+_WEIGHT = "kept_weight({}, best[i], temperatures[i], min_ps[i])"
+
 WEIGHTS = Kernel(
     weights_kernel,
-    sampling_contract(
-        "weights",
-        (
+    Contract(
+        kernel="weights",
+        row_program="sampling.weight of sampling.exponent, 0 where not sampling.probable",
+        parameters=(
             Buffer("logits", "fp32", ("rows", "width")),
             Buffer("best", "fp32", ("rows",)),
             Buffer("temperatures", "fp64", ("rows",)),
-            Buffer("min_ps", "i64", ("rows",)),
+            Buffer("min_ps", "i64", ("rows",), within=("0", "2**20 + 1")),
             Buffer("weights", "i32", ("rows", "width"), Access.WRITE),
-            Buffer("sums", "i64", SUMS, Access.WRITE),
+            Buffer("sums", "i64", ("rows", "cdiv(width, BLOCK)"), Access.WRITE),
             *ROW,
             Constant("BLOCK"),
         ),
-        "cdiv(width, BLOCK)",
-        "weights[i, t] is token t's `sampling.weight`, or 0 if min-p drops it; sums[i, b] is the sum of block b.",
-        f"its exponential is float64 arithmetic, which contracts cannot speak of; {COMPARED}",
+        grid=("rows", "cdiv(width, BLOCK)", "1"),
+        premises=("width < 2**19", "BLOCK <= 2**14"),
+        row_inputs=("logits[i, :]", "best[i]", "temperatures[i]", "min_ps[i]"),
+        outputs=(
+            Output(
+                "weights",
+                ("i", "t"),
+                f"narrowed({_WEIGHT.format('logits[i, t]')})",
+                program=("i", "t // BLOCK", "0"),
+                lanes=("t % BLOCK",),
+            ),
+            Output(
+                "sums",
+                ("i", "b"),
+                f"total(BLOCK, lambda l: {_WEIGHT.format('or_less(b * BLOCK + l < width, logits[i, b * BLOCK + l])')})",
+                program=("i", "b", "0"),
+            ),
+        ),
+        conclusion=(
+            "weights[i, t] is token t's `sampling.weight`, or 0 if min-p drops it; sums[i, b] is the sum of block b of "
+            "the row, filled up with -∞. Given: best[i] is the row's largest logit, none is NaN, temperatures[i] > 0."
+        ),
     ),
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from vosti.kernels.attention_split import ATTENTION_MERGE, ATTENTION_SPLIT
 from vosti.kernels.attention_tiles import ROW_PROGRAM
-from vosti.kernels.catalogue import KERNELS, SAMPLER, TARGETS, Instance, instances
+from vosti.kernels.catalogue import FIXED, KERNELS, SAMPLER, TARGETS, Instance, instances
 from vosti.kernels.digest import DIGEST, DIGEST_MERGE
 from vosti.kernels.errors import KernelError
 from vosti.kernels.shapes import SHAPES, operations
@@ -85,7 +85,7 @@ class Case:
 
 
 def cases(architecture: str = ARCHITECTURE, model: str | None = None, *, every_page: bool = False) -> Iterator[Case]:
-    """Each kernel that something is claimed of, at each entry of the table (of a model's sizes), once.
+    """Each kernel that something is claimed of, at each entry of the table (of a model's sizes) or as fixed, once.
 
     Raises:
         NothingToProveError: if there is no such model.
@@ -95,18 +95,16 @@ def cases(architecture: str = ARCHITECTURE, model: str | None = None, *, every_p
     table = load(architecture)
     wanted = None if model is None else {(name, tuple(sorted(sizes))) for name, sizes in operations(SHAPES[model])}
     seen: set[str] = set()
-    for key, entry in sorted(table.entries.items()):
-        if wanted is not None and key not in wanted:
-            continue
-        for instance in instances(entry):
-            pages = EVERY_PAGE if every_page and "PAGE" in instance.constants else (instance.constants.get("PAGE"),)
-            for page in pages:
-                constants = {**instance.constants, **({} if page is None else {"PAGE": page})}
-                case = Case(replace(instance, constants=constants), architecture)
-                # Numbers of warps and of stages are no part of the typed IR.
-                if case.name not in seen and not instance.kernel.contract.unproved:
-                    seen.add(case.name)
-                    yield case
+    entries = [entry for key, entry in sorted(table.entries.items()) if wanted is None or key in wanted]
+    for instance in (*(one for entry in entries for one in instances(entry)), *FIXED):
+        pages = EVERY_PAGE if every_page and "PAGE" in instance.constants else (instance.constants.get("PAGE"),)
+        for page in pages:
+            constants = {**instance.constants, **({} if page is None else {"PAGE": page})}
+            case = Case(replace(instance, constants=constants), architecture)
+            # Numbers of warps and of stages are no part of the typed IR.
+            if case.name not in seen and not instance.kernel.contract.unproved:
+                seen.add(case.name)
+                yield case
 
 
 def unproved() -> Mapping[str, str]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from vosti.kernels.verifier import rules
 from vosti.kernels.verifier.errors import RefusedError, place_of
-from vosti.kernels.verifier.integers import Cond, Int, equal, integer, neg
+from vosti.kernels.verifier.integers import Cond, Int, condition, equal, integer, neg
 from vosti.kernels.verifier.ir import Op
 from vosti.kernels.verifier.loops import Alignment, entered, same_cell
 from vosti.kernels.verifier.queries import Context, Prover
@@ -77,6 +78,8 @@ class Matcher:
         self._heads: dict[tuple[Term, Context], Term] = {}
         self._collapsed: dict[tuple[Term, Context], Term] = {}
         self._matched: set[tuple[Term, Term, Context]] = set()
+        self._truths: dict[Test, Cond] = {}
+        """Of comparisons that were assumed, or their opposite, in some context: the symbol that stands for each."""
 
     def use(self, rule: Rule) -> None:
         """Take down that a rule was used."""
@@ -122,6 +125,9 @@ class Matcher:
             parts = [self.decide(part, context) for part in one.parts]
             decisive = one.name == "or"
             return decisive if decisive in parts else None if None in parts else not decisive
+        assumed = self._truths.get(one)
+        if assumed is not None and (assumed in context.assumed or neg(assumed) in context.assumed):
+            return assumed in context.assumed
         left, right = (self.collapsed(side, context) for side in (one.left, one.right))
         if isinstance(left, Constant) and isinstance(right, Constant) and one.predicate in rules.COMPARISONS:
             self.use(rules.CONSTANTS)
@@ -256,7 +262,7 @@ class Matcher:
             raise MismatchError(f"The kernel has {k.name} where the row program has {c.name}.", k, c)
         if k.name in rules.FUNCTIONS:
             self.use(rules.FUNCTION)
-        if k.name in rules.CONVERSIONS:
+        if k.name in rules.CONVERSIONS and k.element != "f64":
             self.use(rules.CONVERSION)
         if k.name == "exp":
             inner, other = (self.head(one.arguments[0], context) for one in (k, c))
@@ -271,8 +277,13 @@ class Matcher:
 
     def _select(self, k: Select, c: Select, context: Context) -> None:
         self._conditions(k.condition, c.condition, context, k, c)
-        self.match(k.yes, c.yes, context)
-        self.match(k.no, c.no, context)
+        for yes, left, right in ((True, k.yes, c.yes), (False, k.no, c.no)):
+            if not isinstance(k.condition, Test):
+                self.match(left, right, context)
+            elif self.attempt(partial(self.match, left, right, context)) is not None:
+                # What is chosen may hold a choice by the same comparison again, which is then decided.
+                one = self._truths.setdefault(k.condition, condition(str(self.prover.fresh("test"))))
+                self.match(left, right, context.given(one if yes else neg(one)))
 
     def _conditions(self, k: Condition, c: Condition, context: Context, kernel: Term, program: Term) -> None:
         """Show that two conditions are equal, at least one of which depends on numbers."""

@@ -38,8 +38,8 @@ CHAINED = frozenset({"bf16", "f16"})
 
 MASKED_PRODUCT = Rule(
     "masked product",
-    "A lane of a chain whose left factor is +0 has one effect, whatever its right factor, as long as that is finite: it "
-    "leaves the sum's bits alone, but for a sum of −0, of which it makes +0.",
+    "A lane of a chain whose left factor is +0 has one effect, whatever its right factor, as long as that is finite: "
+    "it leaves the sum's bits alone, but for a sum of −0, of which it makes +0.",
     probed=True,
 )
 FREE_MAXIMUM = Rule(
@@ -72,7 +72,8 @@ FUNCTION = Rule(
 )
 SELECTION = Rule(
     "selection",
-    "A select yields the chosen operand, to the bit, whatever the other one is, were it NaN.",
+    "A select yields the chosen operand, to the bit, whatever the other one is, were it NaN. Within what it chooses, a "
+    "further select by the very same comparison chooses alike.",
     probed=False,
 )
 CONSTANTS = Rule(

@@ -19,7 +19,7 @@ from vosti.kernels.verifier.vocabulary import BufferArray
 _WITHIN = -1
 """In place of a fact's number: the range of a buffer's elements."""
 
-ELEMENTS: Mapping[str, str] = {"bf16": "bf16", "fp16": "f16", "fp32": "f32", "i32": "i32", "i64": "i64"}
+ELEMENTS: Mapping[str, str] = {"bf16": "bf16", "fp16": "f16", "fp32": "f32", "fp64": "f64", "i32": "i32", "i64": "i64"}
 """Element types as contracts name them, and as the typed IR does."""
 
 LONGEST_GRID = (2**31 - 1, 65535, 65535)

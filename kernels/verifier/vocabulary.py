@@ -14,9 +14,10 @@ from vosti.kernels.verifier.canonical import Array, Cache, Range, Terms, Unbound
 from vosti.kernels.verifier.integers import Cond, Int, integer, least, most
 from vosti.kernels.verifier.integers import element as element_of
 from vosti.kernels.verifier.ir import FLOAT_WIDTHS, INTEGER_WIDTHS
+from vosti.kernels.verifier.reals import WORDS as OF_SAMPLING
 from vosti.kernels.verifier.tensors import as_term, flat
 from vosti.kernels.verifier.terms import Apply, Reduce, Select, Term, Test, Truth, Whole
-from vosti.kernels.verifier.words import WORDS
+from vosti.kernels.verifier.words import WORDS as OF_DIGESTS
 from vosti.spec.numerics import activations, attention, norms, projections, rotary
 
 MODULES: tuple[ModuleType, ...] = (projections, norms, rotary, activations)
@@ -35,7 +36,8 @@ class Vocabulary:
         self.words: Mapping[str, object] = {
             **{name: partial(one, ops) for module in MODULES for name, one in _programs(module)},
             **{one.__name__: partial(one, ops) for one in programs},
-            **WORDS,
+            **OF_DIGESTS,
+            **OF_SAMPLING,
             "attention": partial(compiled(attention.attention, {"over_split": over_split}), ops),
             "over_split": lambda query, cache, split, scale, head_dim: over_split(
                 ops, query, cache, split, scale, attention.empty(ops, query, head_dim)
