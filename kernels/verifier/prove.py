@@ -8,8 +8,8 @@ Shown, for all launches that meet the premises:
    the contract names; no two stores write one cell (so there is no race between writes).
 4. coverage: every cell of the contract is written.
 5. value: what is stored is the row program's result, of the row's logical inputs and of nothing else.
-6. reads: what is read is not written by another program of the launch; nothing that the contract does not name is
-   written (frame).
+6. reads: what is read is not written by another program of the launch, nor by another lane, nor before; nothing that
+   the contract does not name is written (frame).
 7. premises: something meets them.
 """
 
@@ -370,40 +370,41 @@ class _Proving:
     # ------------------------------------------------------------ reads
 
     def _reads(self) -> None:
-        """What is read is not written by another program, and not before it is read."""
-        aliases = {
-            read: written
-            for written, read, text in self.contract.in_place
-            if condition(text, self.subject.scope).value is not False
-        }
+        """What is read is not written by another program or lane, and not before it is read."""
+        aliases: dict[str, set[str]] = {}
+        for written, read, text in self.contract.in_place:
+            if condition(text, self.subject.scope).value is not False:
+                aliases.setdefault(read, set()).add(written)
         for number_, access in enumerate(self.machine.accesses):
             if access.value is not None:
                 continue
             buffer = access.pointer(self.lanes(access.shape)).buffer
-            for written in {buffer, aliases.get(buffer)} & self.written:
-                assert written is not None
+            for written in sorted({buffer, *aliases.get(buffer, ())} & self.written):
                 if written == buffer and buffer not in self.updated:
                     raise located(RefusedError(f"{buffer} is read and written"), access.op)
                 self._own(access, written, number_)
 
     def _own(self, access: Access, written: str, position: int) -> None:
-        """An element that is read is written by the same program, later, or by none."""
+        """Whoever writes an element that is read is the lane of the program that reads it, later."""
+        for number_, other in enumerate(self.machine.accesses):
+            if other.value is None or other.pointer(self.lanes(other.shape)).buffer != written:
+                continue
+            if number_ < position or access.iterations or other.iterations:
+                raise located(RefusedError(f"{written} may be read after it is written"), access.op)
+        offset, coordinate = access.pointer(self.lanes(access.shape)).offset, self._coordinate(access)
         for output in (one for one in self.contract.outputs if one.buffer == written):
-            for number_, other in enumerate(self.machine.accesses):
-                if other.value is None or other.pointer(self.lanes(other.shape)).buffer != written:
-                    continue
-                if number_ < position or access.iterations or other.iterations:
-                    raise located(RefusedError(f"{written} may be read after it is written"), access.op)
-            place = self.lanes(access.shape)
-            context = self.base.given(*access.path, access.mask(place))
-            offset = access.pointer(place).offset
-            scope = self.subject.named(output, self.subject.place(output, offset), self._coordinate(access))
+            if len(output.lanes) != len(access.shape):
+                raise located(RefusedError(f"{written} is read by other lanes than it is written by"), access.op)
+            scope = self._arbitrary(output)
             same = equal(offset, self.subject.offset(output, scope))
-            goals = [(same, f"A load of what {written} holds misses the program's cell", access.op)]
-            for name, text in zip("xyz", output.program, strict=True):
-                own = disj(neg(condition(output.when, scope)), equal(number(text, scope), self.subject.programs[name]))
-                goals.append((own, f"A program reads what another one writes to {written}", access.op))
-            self._all_shown("reads", context, goals)
+            reached = (*access.path, access.mask(self.lanes(access.shape)), self.subject.exists(output, scope), same)
+            writer = [("program", name, text) for name, text in zip("xyz", output.program, strict=True)]
+            writer += [("lane", f"l{axis}", text) for axis, text in enumerate(output.lanes)]
+            goals = [
+                (equal(number(text, scope), coordinate[name]), f"A {kind} reads what another one writes to {written}")
+                for kind, name, text in writer
+            ]
+            self._all_shown("reads", self.base.given(*reached), [(*goal, access.op) for goal in goals])
 
     # ------------------------------------------------------------ values
 
