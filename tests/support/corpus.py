@@ -99,6 +99,19 @@ COPY = contract(
 )
 """Rows copied."""
 
+COPY_IN_PLACE = replace(COPY, in_place=(("out", "x", "True"),))
+"""Rows copied, maybe to where they are."""
+
+REVERSED = contract(
+    COPY.parameters[:-1],
+    ("rows", "1", "1"),
+    (Output("out", ("i", "j"), "x[i, WIDTH - 1 - j]", ("i", "0", "0"), ("j",)),),
+)
+"""Rows with their elements in reverse."""
+
+REVERSED_IN_PLACE = replace(REVERSED, in_place=COPY_IN_PLACE.in_place)
+"""Rows with their elements in reverse, maybe where they are."""
+
 LINEAR = contract(
     (
         Buffer("x", "bf16", ("rows", "K")),
@@ -216,6 +229,27 @@ STORE = contract(
     facts=(Fact(("i", "k"), "i == k or slots[i] < 0 or slots[i] != slots[k]", kept="where a batch is made"),),
 )
 """Rows stored in slots of their own; a row whose slot is -1 is not stored."""
+
+EXCHANGE = contract(
+    (
+        *STORE.parameters[:2],
+        Buffer("cache", "bf16", ("slots_known", "WIDTH"), Access.UPDATE),
+        Buffer("old", "bf16", ("rows", "WIDTH"), Access.WRITE),
+        *STORE.parameters[3:],
+    ),
+    STORE.grid,
+    (
+        replace(STORE.outputs[0], when="0 <= i < rows and i % 2 == 0 and slots[i] >= 0"),
+        Output("old", ("i", "j"), "cache[slots[i], j]", ("i", "0", "0"), ("j",), when="slots[i] >= 0"),
+    ),
+    facts=STORE.facts,
+)
+"""Even rows stored in their slots, and what was in the slots of all rows."""
+
+EXCHANGE_OF_EVEN = replace(
+    EXCHANGE, facts=(replace(STORE.facts[0], holds=f"i % 2 == 1 or k % 2 == 1 or {STORE.facts[0].holds}"),)
+)
+"""The same if only even rows have slots of their own."""
 
 FLAGS = contract(
     (

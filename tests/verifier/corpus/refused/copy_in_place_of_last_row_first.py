@@ -1,0 +1,19 @@
+"""What a program reads, another one writes, before or after."""
+
+import triton
+import triton.language as tl
+
+from corpus import COPY_IN_PLACE
+
+CONTRACT = COPY_IN_PLACE
+CONSTANTS = {"WIDTH": 48, "BLOCK": 32}
+TWIN = "copy_in_place"
+FINDING = r"A program reads what another one writes to out"
+
+
+@triton.jit(do_not_specialize=["rows"])
+def kernel(x, out, rows, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + (rows - 1 - row) * WIDTH + column, mask=column < WIDTH)  # found here
+    tl.store(out + row * WIDTH + column, value, mask=column < WIDTH)
