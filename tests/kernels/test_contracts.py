@@ -14,6 +14,7 @@ pytest.importorskip("triton", reason="the kernels need Triton, which is not inst
 
 from vosti.kernels.catalogue import KERNELS
 from vosti.kernels.contract import Buffer, Constant, Descriptor, Integer
+from vosti.kernels.digest import layout
 from vosti.kernels.embedding import EMBEDDING, embedding
 from vosti.kernels.errors import PremiseError
 from vosti.kernels.launch import Kernel
@@ -167,3 +168,11 @@ def test_a_block_of_another_width_is_refused() -> None:
         with pytest.raises(PremiseError, match="WIDTH <= BLOCK"):
             rms_norm(x, x[0], torch.zeros_like(x), 1e-6, Tile((("BLOCK", block),), 1, 1))
     assert "BLOCK" in RMS_NORM.contract.constants
+
+
+@pytest.mark.parametrize("part", [(-1, 4, 4), (0, 4, -4), (0, 2**30, 2**30)])
+def test_digests_are_of_parts_of_memory(part: tuple[int, int, int]) -> None:
+    """A part that begins before it, has fewer words than none, or more than a digest has, makes no layout."""
+    assert 8 == layout([(0, 4, 4), (4, 4, 4)], "cpu").words
+    with pytest.raises(PremiseError, match="Digests are of parts of memory"):
+        layout([(0, 4, 4), part], "cpu")
