@@ -1,6 +1,6 @@
 """What an engine step costs the host: everything but the forward.
 
-    python tests/benchmarks/bench_engine.py [decode | lookup | evict]...
+    python tests/benchmarks/bench_engine.py [decode | lookup | evict | checked]...
 
 The backend computes nothing and is asked what a model would be. Processor time of `Engine.step`, per step: the median,
 and the least of `ROUNDS` medians, since other processes can only add to it.
@@ -12,11 +12,12 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import numpy as np
 import torch
 
-from vosti.impl.backend import Batch, ForwardResult
+from vosti.impl.backend import Backend, Batch, ForwardResult
 from vosti.impl.engine import Engine
 from vosti.impl.options import EngineOptions, SamplingParams
 
@@ -56,9 +57,9 @@ def prompt(number: int, length: int) -> list[int]:
     return [(number * 7919 + p * 104729 + 17) % 128000 for p in range(length)]
 
 
-def engine(requests: int, context: int, tokens: int, **options: int) -> Engine:
+def engine(requests: int, context: int, tokens: int, **options: Any) -> Engine:
     """An engine with requests that have their prompts computed."""
-    made = Engine(Idle(), EngineOptions(max_seqs=requests, token_budget=8192, **options))
+    made = Engine(cast(Backend, Idle()), EngineOptions(max_seqs=requests, token_budget=8192, **options))
     for number in range(requests):
         params = SamplingParams(temperature=0.0, max_tokens=tokens, ignore_eos=True)
         made.add_request(prompt(number, context), params)
@@ -67,9 +68,9 @@ def engine(requests: int, context: int, tokens: int, **options: int) -> Engine:
     return made
 
 
-def decode(requests: int) -> Callable[[], Engine]:
+def decode(requests: int, **options: Any) -> Callable[[], Engine]:
     """Each request gets a token a step."""
-    return lambda: engine(requests, 200, STEPS + 20, page_size=64, pages=5 * requests)
+    return lambda: engine(requests, 200, STEPS + 20, page_size=64, pages=5 * requests, **options)
 
 
 def lookup(context: int) -> Callable[[], Engine]:
@@ -96,9 +97,10 @@ def evict(pages: int) -> Callable[[], Engine]:
 
 
 CASES: dict[str, tuple[tuple[str, Callable[[], Engine]], ...]] = {
-    "decode": tuple((f"decode of {n} requests", decode(n)) for n in (4, 64)),
+    "decode": tuple((f"decode of {n} requests", decode(n)) for n in (4, 8, 64)),
     "lookup": tuple((f"drafts of 4 from a history of {n} tokens", lookup(n)) for n in (512, 8192)),
     "evict": tuple((f"decode of 4 requests, evictions in a pool of {n} pages", evict(n)) for n in (256, 4096)),
+    "checked": tuple((f"decode of {n} requests, steps checked", decode(n, check_steps=True)) for n in (8, 64)),
 }
 
 
