@@ -27,8 +27,10 @@ from vosti.spec import determinism as definition
 from vosti.spec import invariants
 from vosti.spec.invariants import CONJUNCTS, Conjunct
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent
+PAGES = (*sorted(DOCS.glob("*.md"), key=lambda path: (path.stem != "proof", path.stem)), *sorted(DOCS.glob("*/*.md")))
+"""What is written in Markdown, in the order of the list of pages."""
 
 INTRODUCTION = "Definition 2.1 and Inv"
 """The title of the first page."""
@@ -114,34 +116,52 @@ def _theorems() -> list[str]:
     return [f"vosti.proofs.{name}" for name in THEOREMS]
 
 
-def linked(text: str, names: Sequence[str]) -> str:
-    """A page's text, with links to modules that are rendered, to other pages, and to no file that is not."""
+def address(page: Path) -> str:
+    """Where a page of `docs` is in the site: all of them side by side."""
+    return "-".join(page.relative_to(DOCS).with_suffix(".html").parts)
+
+
+def title(page: Path) -> str:
+    """A page's name in the list of pages."""
+    return str(page.relative_to(DOCS).with_suffix(""))
+
+
+def linked(text: str, names: Sequence[str], folder: Path = DOCS) -> str:
+    """A page's text, with links to modules that are rendered, to other pages, and to no file that is not.
+
+    Args:
+        text: as it stands in `folder`.
+        names: the modules that are rendered.
+        folder: `docs`, or a folder in it.
+    """
 
     def to_module(match: re.Match[str]) -> str:
         name = match[1]
         return f"[`{name}`]({name.replace('.', '/')}.html)" if name in names else match[0]
 
-    text = re.sub(r"(?<!\[)`(vosti(?:\.\w+)+)`", to_module, text)
-    text = re.sub(r"\]\((\w[\w-]*)\.md(#[\w-]+)?\)", r"](\1.html\2)", text)
-    return re.sub(r"\[([^\]\[]+)\]\((?:\.\./|measurements/)[^)]*\)", r"\1", text)
+    def to_page(match: re.Match[str]) -> str:
+        page = (folder / match[2]).resolve()
+        return f"[{match[1]}]({address(page)}{match[3] or ''})" if page in PAGES else match[1]
+
+    text = re.sub(r"\[([^\]\[]+)\]\(([\w./-]+\.(?:md|py))(#[\w-]+)?\)", to_page, text)
+    return re.sub(r"(?<!\[)`(vosti(?:\.\w+)+)`", to_module, text)
 
 
 def render(site: Path) -> None:
     """Write the site into a folder."""
     names = reading_order()
-    pages = sorted(DOCS.glob("*.md"), key=lambda path: (path.stem != "proof", path.stem))
     pdoc.render.configure(template_directory=HERE / "templates", search=False)
     pdoc.render.env.globals.update(
-        pages=[(INTRODUCTION, "index.html"), *((path.stem, f"{path.stem}.html") for path in pages)],
+        pages=[(INTRODUCTION, "index.html"), *((title(page), address(page)) for page in PAGES)],
         modules=names,
         title=INTRODUCTION,
         text=linked(introduction(), names),
     )
     pdoc.pdoc("vosti.spec", *_theorems(), output_directory=site)
     template = pdoc.render.env.get_template("index.html.jinja2")
-    for path in pages:
-        text = linked(path.read_text(encoding="utf-8"), names)
-        (site / f"{path.stem}.html").write_text(template.render(title=path.stem, text=text), encoding="utf-8")
+    for page in PAGES:
+        text = linked(page.read_text(encoding="utf-8"), names, page.parent)
+        (site / address(page)).write_text(template.render(title=title(page), text=text), encoding="utf-8")
 
 
 if __name__ == "__main__":
