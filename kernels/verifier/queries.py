@@ -40,6 +40,9 @@ FEW = 16
 GUESS = 300_000
 """What it may use to decide a condition in passing, where "no" costs a case distinction and no proof."""
 
+GLANCE = 10_000
+"""What it may use to find out that an answer does not depend on such a divisor; else its values are gone through."""
+
 SPREAD = 7919
 """A prime: to choose values that differ."""
 
@@ -120,7 +123,10 @@ class Prover:
         atom = next(filter(None, map(self._few_values, given)), None)
         if atom is None:
             return self._asked(given, limit)
-        # A divisor or factor of few values: one case for each, and one for all others.
+        answer, instance = self._asked(given, min(limit, GLANCE))
+        if answer is not Answer.GAVE_UP:
+            return answer, instance
+        # A divisor or factor of few values on which it depends: one case for each, and one for all others.
         value, most = alone(atom), _few(atom)
         for v in range(1, most + 1):
             memo = self._fixed.setdefault((atom, v), {})
