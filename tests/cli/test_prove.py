@@ -292,7 +292,7 @@ def test_a_worker_that_dies_ends_the_command(
 @pytest.mark.parametrize("package", ["z3", "cvc5"])
 def test_the_solvers_are_an_extra(package: str, tmp_path: Path) -> None:
     """Where they are not installed, and no proof was kept, a sentence says what to do."""
-    ended = vosti_without((package,), "prove", "spec", "--cache", tmp_path)
+    ended = vosti_without((package,), "prove", "spec", "--jobs", "1", "--cache", tmp_path)
 
     assert 2 == ended.code
     assert f"vosti: This command needs the solvers, and {package} is not installed: pip install 'vosti[proofs]'.\n" == (
