@@ -35,7 +35,7 @@ class End(Enum):
     AUDIT = "a step, a value or a state is not the specification's"
     """Exit code 1; the audit's first violation says which check is false."""
 
-    REPLAY = "a request gets other tokens alone"
+    REPLAY = "a request is answered otherwise alone"
     """Exit code 1, and nothing is wrong with any trace."""
 
     UNMET = "less is exercised than is required"
