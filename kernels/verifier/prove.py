@@ -385,7 +385,10 @@ class _Proving:
                 self._own(access, written, number_)
 
     def _own(self, access: Access, written: str, position: int) -> None:
-        """Whoever writes an element that is read is the lane of the program that reads it, later."""
+        """An element that is read is written by the lane of the program that reads it, later, or by none.
+
+        An element has one name, if any, as a cell that is written (`_distinct`): that of the lane that reads it.
+        """
         for number_, other in enumerate(self.machine.accesses):
             if other.value is None or other.pointer(self.lanes(other.shape)).buffer != written:
                 continue
@@ -395,16 +398,21 @@ class _Proving:
         for output in (one for one in self.contract.outputs if one.buffer == written):
             if len(output.lanes) != len(access.shape):
                 raise located(RefusedError(f"{written} is read by other lanes than it is written by"), access.op)
-            scope = self._arbitrary(output)
-            same = equal(offset, self.subject.offset(output, scope))
-            reached = (*access.path, access.mask(self.lanes(access.shape)), self.subject.exists(output, scope), same)
+            scope = self.subject.named(output, self.subject.place(output, offset), coordinate)
+            index, lengths = self.subject.index(output, scope), self.subject.buffers[written].lengths
+            cell = conj(equal(offset, self.subject.offset(output, scope)), inside(index, lengths))
+            unwritten = neg(condition(output.when, scope))
+            goals = [(cell, f"A load of what {written} holds misses the lane's cell")]
+            if not all(name in output.cell for name in self.subject.names(output)):
+                # Another name of the element may be that of a cell that is written.
+                goals.append((neg(unwritten), f"What {written} holds is read by a lane that does not write it"))
             writer = [("program", name, text) for name, text in zip("xyz", output.program, strict=True)]
             writer += [("lane", f"l{axis}", text) for axis, text in enumerate(output.lanes)]
-            goals = [
-                (equal(number(text, scope), coordinate[name]), f"A {kind} reads what another one writes to {written}")
-                for kind, name, text in writer
-            ]
-            self._all_shown("reads", self.base.given(*reached), [(*goal, access.op) for goal in goals])
+            for kind, name, text in writer:
+                own = disj(unwritten, equal(number(text, scope), coordinate[name]))
+                goals.append((own, f"A {kind} reads what another one writes to {written}"))
+            context = self.base.given(*access.path, access.mask(self.lanes(access.shape)))
+            self._all_shown("reads", context, [(*goal, access.op) for goal in goals])
 
     # ------------------------------------------------------------ values
 

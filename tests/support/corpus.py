@@ -230,6 +230,8 @@ STORE = contract(
 )
 """Rows stored in slots of their own; a row whose slot is -1 is not stored."""
 
+EVEN = "0 <= i < rows and i % 2 == 0 and slots[i] >= 0"
+
 EXCHANGE = contract(
     (
         *STORE.parameters[:2],
@@ -239,17 +241,12 @@ EXCHANGE = contract(
     ),
     STORE.grid,
     (
-        replace(STORE.outputs[0], when="0 <= i < rows and i % 2 == 0 and slots[i] >= 0"),
-        Output("old", ("i", "j"), "cache[slots[i], j]", ("i", "0", "0"), ("j",), when="slots[i] >= 0"),
+        replace(STORE.outputs[0], when=EVEN),
+        Output("old", ("i", "j"), "cache[slots[i], j]", ("i", "0", "0"), ("j",), when=EVEN),
     ),
-    facts=STORE.facts,
+    facts=(replace(STORE.facts[0], holds=f"i % 2 == 1 or k % 2 == 1 or {STORE.facts[0].holds}"),),
 )
-"""Even rows stored in their slots, and what was in the slots of all rows."""
-
-EXCHANGE_OF_EVEN = replace(
-    EXCHANGE, facts=(replace(STORE.facts[0], holds=f"i % 2 == 1 or k % 2 == 1 or {STORE.facts[0].holds}"),)
-)
-"""The same if only even rows have slots of their own."""
+"""Even rows stored in slots of their own, and what was there; the slots of odd rows may be any."""
 
 FLAGS = contract(
     (

@@ -62,6 +62,7 @@ def test_every_kind_of_finding_occurs() -> None:
         "may be read after it is written",
         "A program reads what another one writes",
         "A lane reads what another one writes",
+        "is read by a lane that does not write it",
         "The premises contradict one another",
         "reads another element",
         "reads another buffer",
