@@ -32,7 +32,7 @@ OBLIGATIONS = {
     r"does not say what is written|The contract names other",
     "coverage": r"A cell of \w+ is not written|Nothing is written to",
     "reads": r"is read and written|A (?:program|lane) reads what another|may be read after|A load of what|"
-    r"is read where nothing was written",
+    r"What \w+ holds is read by|is read where nothing was written",
     "value": r"The kernel |Two (?:constants|integers|conditions|parameters) differ|A chain of another length|"
     r"[Aa] product |The loop's iterations|A loop runs backwards|Loop |A part of loop|An iteration of loop|"
     r"A masked|States of loops|Cell \d+ of loop|has an order that depends on the layout|An iteration does not add|"
