@@ -20,6 +20,7 @@ from vosti.impl.backends.cuda.plan import DevicePlan, Form
 from vosti.impl.errors import UnprobedDeviceError
 from vosti.impl.models.model import Model
 from vosti.kernels import devices
+from vosti.kernels.catalogue import SAMPLER
 from vosti.kernels.devices import instruction_classes
 from vosti.kernels.tables import load
 
@@ -137,6 +138,7 @@ def test_every_module_that_values_pass_through_is_digested(
     operations = {entry.operation.replace("attention_merge", "attention_split") for entry in entries_used(plans, TABLE)}
     renamed = {"head": "linear", "logits": "finite"}
     assert {f"kernels.{renamed.get(name, name)}" for name in operations} <= read
+    assert {f"kernels.{kernel.function.__module__.rpartition(.)[2]}" for kernel in SAMPLER.values()} <= read
     assert {"kernels.launch", "kernels.tile", "kernels.trees", "kernels.attention_tiles"} <= read
     assert {"cuda.backend", "cuda.lowering", "cuda.metadata"} <= read
 
@@ -175,8 +177,7 @@ def test_instruction_classes_are_those_of_the_binaries() -> None:
         (
             Path(devices.__file__).parent,
             module.KERNELS,
-            "candidates catalogue contract devices digest disassembly errors hostile kv_store sample sample_cuts "
-            "sample_weights shapes tables tuning",
+            "candidates catalogue contract devices digest disassembly errors hostile kv_store shapes tables tuning",
         ),
     ],
 )

@@ -39,10 +39,13 @@ KERNELS = (
     "linear",
     "rms_norm",
     "rotary_store",
+    "sample",
+    "sample_cuts",
+    "sample_weights",
     "tile",
     "trees",
 )
-"""Modules of `vosti.kernels` that values pass through."""
+"""Modules of `vosti.kernels` that values pass through, and those that draw tokens: nothing is proved of these."""
 
 HOST = ("backend", "binding", "forward", "lowering", "metadata")
 """Modules of this package that do."""
