@@ -56,6 +56,7 @@ from vosti.kernels.verifier.terms import (
     Reduce,
     Result,
     State,
+    Sum,
     Term,
     Test,
     Truth,
@@ -297,6 +298,8 @@ class Machine:
             return dot(op, *operands)
         if name == "tt.reduce":
             return self._reduce(op, operands[0])
+        if name == "tt.scan":
+            return _prefix_sums(op, operands[0])
         return lambda place: self._elementwise(op, operands, place)
 
     def _elementwise(self, op: Op, operands: tuple[Tensor, ...], place: Index) -> Lane:
@@ -332,12 +335,8 @@ class Machine:
         return INTEGERS[op.name](x, y)
 
     def _reduce(self, op: Op, operand: Tensor) -> Callable[[Index], Lane]:
-        (block,), axis = op.regions, op.integer("axis")
-        combine, length, type_ = block.ops[0], operand.type.shape[axis], operand.type
-        of_lanes = len(combine.operands) == 2 and set(combine.operands) == set(block.arguments)
-        if len(block.ops) != 2 or not of_lanes or block.terminator.operands != combine.results:
-            raise RefusedError("a reduction is not one operation of the two lanes")
-        name = combine.name.partition(".")[2]
+        axis, name, type_ = op.integer("axis"), _combining(op), operand.type
+        length = type_.shape[axis]
 
         def lane(place: Index) -> Lane:
             def body(k: Int) -> Lane:
@@ -458,6 +457,33 @@ class Machine:
                 value.type,
                 lambda p, y=yes, n=no, t=value.type: selected(op, (test, y[p], n[p]), t),  # type: ignore[misc]
             )
+
+
+def _combining(op: Op) -> str:
+    """The operation by which a reduction or a scan combines two lanes."""
+    (block,) = op.regions
+    combine = block.ops[0]
+    of_lanes = len(combine.operands) == 2 and set(combine.operands) == set(block.arguments)
+    if len(block.ops) != 2 or not of_lanes or block.terminator.operands != combine.results:
+        raise RefusedError("a reduction is not one operation of the two lanes")
+    return combine.name.partition(".")[2]
+
+
+def _prefix_sums(op: Op, operand: Tensor) -> Callable[[Index], Lane]:
+    """Of each lane, the sum of words up to it."""
+    axis, name, element = op.integer("axis"), _combining(op), op.result.type.element
+    if name != "addi" or op.integer("reverse") or op.result.type.is_boolean:
+        raise RefusedError(f"a scan by {name}{' in reverse' * op.integer('reverse')} is not understood")
+
+    def lane(place: Index) -> Lane:
+        return Sum(
+            place[axis] + 1,
+            lambda k: operand.term((*place[:axis], k, *place[axis + 1 :])),
+            element=element,
+            op=op,
+        )
+
+    return lane
 
 
 def _of_descriptor(_: Index) -> Lane:

@@ -123,19 +123,19 @@ class _Program:
         return carried
 
     def results(self, op: Op, operands: list[Held]) -> list[Held]:
-        """The results of an operation without blocks, or of a reduction."""
+        """The results of an operation without blocks, or of a reduction or a scan."""
         if op.name in ("tt.get_program_id", "tt.get_num_programs"):
             indices = self.ids if op.name == "tt.get_program_id" else self.counts
             return [np.asarray(indices[op.word("axis")], np.int32)]
-        if op.name == "tt.reduce":
-            return [self.reduced(op, operands[0])]
+        if op.name in ("tt.reduce", "tt.scan"):
+            return [self.folded(op, operands[0])]
         if op.name in _MOVES:
             return _MOVES[op.name](op, *operands)
         result = _NUMBERS[op.name](op, *operands)
         return [np.asarray(result).astype(_HELD[op.result.type.element])]
 
-    def reduced(self, op: Op, lanes: Held) -> Held:
-        """An axis folded in ascending order."""
+    def folded(self, op: Op, lanes: Held) -> Held:
+        """An axis folded in ascending order: as a whole, or up to each lane."""
         (body,) = op.regions
         assert isinstance(lanes, np.ndarray)
 
@@ -144,7 +144,15 @@ class _Program:
             (result,) = self.block(body, environment)
             return np.asarray(result)
 
-        return np.asarray(reduce(combine, np.moveaxis(lanes, op.integer("axis"), 0)))
+        axis = op.integer("axis")
+        along = np.moveaxis(lanes, axis, 0)
+        if op.name == "tt.reduce":
+            return np.asarray(reduce(combine, along))
+        order = slice(None, None, -1 if op.integer("reverse") else 1)
+        found: list[Lanes] = []
+        for lane in along[order]:
+            found.append(combine(found[-1], lane) if found else lane)
+        return np.moveaxis(np.stack(found)[order], 0, axis)
 
 
 def _integer(held: Held) -> int:

@@ -180,7 +180,7 @@ class Block:
 
     @property
     def terminator(self) -> Op:
-        """tt.return, scf.yield or tt.reduce.return."""
+        """tt.return, scf.yield, tt.reduce.return or tt.scan.return."""
         return self.ops[-1]
 
     def walk(self) -> Iterator[Op]:

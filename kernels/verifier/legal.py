@@ -98,6 +98,11 @@ def _removes(source: Type, target: Type, attributes: Attributes) -> bool:
     return 0 <= axis < len(source.shape) and source.shape[:axis] + source.shape[axis + 1 :] == target.shape
 
 
+def _along(source: Type, target: Type, attributes: Attributes) -> bool:
+    (axis,) = _lengths(attributes, "axis")
+    return 0 <= axis < len(source.shape) and source == target
+
+
 def _halves(whole: Type, half: Type, _: Attributes) -> bool:
     return whole.shape == (*half.shape, 2)
 
@@ -293,6 +298,13 @@ FORMS: Mapping[str, Form] = {
         "lanes (…, 0), and lanes (…, 1)",
     ),
     "tt.reduce": _shape(_removes, "an axis folded by the operation of the block", "axis", types=r"\(T\) -> T"),
+    "tt.scan": _shape(
+        _along,
+        "lane i of an axis is what lanes 0 to i fold to by the operation of the block; in reverse, lanes i to the last",
+        "axis",
+        "reverse",
+        types=r"\(T\) -> T",
+    ),
     "tt.dot": Form(
         "%, %, %(?:, inputPrecision = (?P<precision>ieee|tf32))?",
         r"T \* T -> T",
@@ -340,10 +352,11 @@ FORMS: Mapping[str, Form] = {
     # terminators
     "scf.yield": Form("(?:%(?:, %)*)?", "(?:T(?:, T)*)?", lambda w: (w, ()), _any, "the next values, or the results"),
     "tt.reduce.return": Form("%", "T", lambda w: (w, ()), _any, "what two lanes combine to"),
+    "tt.scan.return": Form("%", "T", lambda w: (w, ()), _any, "what two lanes combine to"),
     "tt.return": Form("", "", lambda w: ((), ()), _any, "the end"),
 }
 
-TERMINATORS = frozenset({"scf.yield", "tt.reduce.return", "tt.return"})
+TERMINATORS = frozenset({"scf.yield", "tt.reduce.return", "tt.return", "tt.scan.return"})
 """What a block ends with, and has nowhere else."""
 
 LOOP_HINTS = frozenset({"tt.flatten", "tt.num_stages"})

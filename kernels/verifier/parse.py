@@ -38,7 +38,7 @@ _FOR = re.compile(
     rf"scf\.for ({_NAME}) = ({_NAME}) to ({_NAME}) step ({_NAME})(?: iter_args\((.*)\) -> \((.*)\))? +: (\w+) \{{"
 )
 _IF = re.compile(rf"scf\.if ({_NAME})(?: -> \((.*)\))? \{{")
-_REDUCE = re.compile(rf'"tt\.reduce"\(({_NAME})\) <\{{(.*)\}}> \(\{{')
+_REDUCE = re.compile(rf'"(tt\.reduce|tt\.scan)"\(({_NAME})\) <\{{(.*)\}}> \(\{{')
 _ARGUMENTS = re.compile(rf"\^bb0\((%[\w$.-]+): ({_TYPE}), (%[\w$.-]+): ({_TYPE})\):")
 
 
@@ -212,19 +212,19 @@ class _Parser:
         return self.holding("scf.if", (condition,), results, types, line, regions, {})
 
     def reduction(self, results: str, match: re.Match[str]) -> Op:
-        """An axis folded by the operation of a block."""
-        line, operand, attributes = self.line, self.use(match[1]), self.attributes(match[2])
+        """An axis folded by the operation of a block, as a whole or up to each lane."""
+        name, line, operand, attributes = match[1], self.line, self.use(match[2]), self.attributes(match[3])
         self.at += 1
         header = self.take(_ARGUMENTS.pattern)
         element = operand.type.with_shape()
         if (self.type(header[2]), self.type(header[4])) != (element, element):
-            raise self.refused("tt.reduce has a block of other types")
+            raise self.refused(f"{name} has a block of other types")
         names = (header[1], header[3])
-        block = self.block(tuple(self.value(name[1:], element) for name in names), names)
-        block = self.terminated(block, "tt.reduce.return", (element,))
+        block = self.block(tuple(self.value(one[1:], element) for one in names), names)
+        block = self.terminated(block, f"{name}.return", (element,))
         closing = self.take(r"\}\) : (.*)")
         self.at -= 1
-        op = self.legal(results, "tt.reduce", match[1], closing[1], attributes)
+        op = self.legal(results, name, match[2], closing[1], attributes)
         self.at += 1
         return Op(op.name, op.operands, op.results, op.attributes, (block,), op.location, line.number)
 

@@ -141,7 +141,7 @@ def kept_weight(logit: Term, best: Term, temperature: Term, min_p: Int) -> Term:
     return Select(sampling.probable(weight, min_p), weight.term, _whole(0), element="i64")  # type: ignore[arg-type]
 
 
-def total(count: int, body: Callable[[Int], Term]) -> Term:
+def total(count: Int | int, body: Callable[[Int], Term]) -> Term:
     """Σ body(k) for k < count."""
     return Sum(integer(count), body, element="i64")
 

@@ -116,8 +116,8 @@ WRAPPING_SUM = Rule(
     "wrapping sum",
     "Addition of words, which is addition modulo a power of 2, is associative and commutative, and 0 is its unit. So a "
     "sum of words has no order: lanes, iterations of a loop that adds to a cell, and parts may be added up in any "
-    "grouping, and zeros left out. The sum over t < T of the sums over l < L of g(t, l) is the sum over m < T · L of "
-    "g(m div L, m mod L).",
+    "grouping, and zeros left out; a scan yields the sums up to each lane. The sum over t < T of sums over l < L of "
+    "g(t, l) is the sum over m < T · L of g(m div L, m mod L).",
     probed=False,
 )
 

@@ -272,3 +272,15 @@ DIGEST = contract(
     (Output("out", ("i",), "share(stretch(words, i * WIDTH, WIDTH), 0, stream(1))", ("i", "0", "0")),),
 )
 """Sums over mixed words."""
+
+PREFIX = contract(
+    (
+        Buffer("x", "i64", ("rows", "WIDTH"), words=True),
+        Buffer("out", "i64", ("rows", "WIDTH"), Access.WRITE, words=True),
+        Integer("rows"),
+        Constant("WIDTH"),
+    ),
+    ("rows", "1", "1"),
+    (Output("out", ("i", "j"), "total(j + 1, lambda k: x[i, k])", ("i", "0", "0"), ("j",)),),
+)
+"""Running sums of words."""

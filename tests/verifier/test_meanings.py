@@ -266,6 +266,20 @@ def test_shapes() -> None:
     assert [-3, -3, -3] * 2 == applied(folded, ("i32", 6), x)
 
 
+@pytest.mark.parametrize(("axis", "reverse", "expected"), [(1, 0, [1, 3, 6, 4, 9, 15]), (0, 1, [5, 7, 9, 4, 5, 6])])
+def test_scans(axis: int, reverse: int, expected: list[int]) -> None:
+    """Each lane of an axis is what the lanes up to it fold to; in reverse, those from it on."""
+    lines = (
+        "%a = tt.reshape %x : tensor<6xi32> -> tensor<2x3xi32>\n"
+        f'%b = "tt.scan"(%a) <{{axis = {axis} : i32, reverse = {"true" if reverse else "false"}}}> ({{\n'
+        "^bb0(%l: i32, %r: i32):\n%s = arith.addi %l, %r : i32\n"
+        "tt.scan.return %s : i32\n}) : (tensor<2x3xi32>) -> tensor<2x3xi32>\n"
+        "%out = tt.reshape %b : tensor<2x3xi32> -> tensor<6xi32>"
+    )
+
+    assert expected == applied(lines, ("i32", 6), ("i32", [1, 2, 3, 4, 5, 6]))
+
+
 def test_products_of_matrices() -> None:
     """z + x · y."""
     lines = (

@@ -209,7 +209,7 @@ REFUSED = {
         "tensor<128x32xbf16>",
         r"the operation tt\.atomic_rmw is not understood",
     ),
-    "a scan": (r"= arith\.truncf", '= "tt.scan"', r"the operation tt\.scan is not understood"),
+    "a gather": (r"= arith\.truncf", "= tt.gather", r"the operation tt\.gather is not understood"),
     "another function's call": (
         r"tt\.return",
         "tt.call @other() : () -> ()\n tt.return",
