@@ -138,7 +138,7 @@ def test_every_module_that_values_pass_through_is_digested(
     operations = {entry.operation.replace("attention_merge", "attention_split") for entry in entries_used(plans, TABLE)}
     renamed = {"head": "linear", "logits": "finite"}
     assert {f"kernels.{renamed.get(name, name)}" for name in operations} <= read
-    assert {f"kernels.{kernel.function.__module__.rpartition(.)[2]}" for kernel in SAMPLER.values()} <= read
+    assert {f"kernels.{kernel.function.__module__.rpartition('.')[2]}" for kernel in SAMPLER.values()} <= read
     assert {"kernels.launch", "kernels.tile", "kernels.trees", "kernels.attention_tiles"} <= read
     assert {"cuda.backend", "cuda.lowering", "cuda.metadata"} <= read
 
