@@ -214,8 +214,7 @@ def _refuse_making(missing: Sequence[Case], store: Store, certified_only: bool) 
     if find_spec(SOLVER) is None:
         raise UncertifiedError(
             f"{what}, and none can be made where z3 is not installed: pip install z3-solver; or carry certificates "
-            f"that vosti certify made elsewhere, in a folder that {FOLDER} names; or run without, by "
-            "--unsafe-unverified."
+            f"that vosti certify made elsewhere, in a folder that {FOLDER} names."
         )
 
 
