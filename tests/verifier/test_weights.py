@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 pytest.importorskip("triton", reason="the kernels need Triton, which is not installed")
 
 from vosti.kernels.catalogue import FIXED, TARGETS
+from vosti.kernels.contract import Contract
 from vosti.kernels.sample_weights import WEIGHTS
 from vosti.kernels.verifier import terms
 from vosti.kernels.verifier.errors import RefusedError
@@ -90,10 +92,10 @@ def text() -> str:
     return instance.ttir(TARGETS["sm_90"])
 
 
-def proved(old: str, new: str) -> Proof:
-    """The proof of the kernel with an edit."""
+def proved(old: str, new: str, contract: Contract = WEIGHTS.contract) -> Proof:
+    """The proof of the kernel with an edit, or under another contract."""
     assert 1 == text().count(old)
-    return prove(parse(text().replace(old, new)), WEIGHTS.contract, dict(FIXED[0].tile.blocks))
+    return prove(parse(text().replace(old, new)), contract, dict(FIXED[0].tile.blocks))
 
 
 @pytest.mark.parametrize(
@@ -124,3 +126,22 @@ def test_an_edit_is_refused(old: str, new: str, finding: str) -> None:
 def test_what_is_never_chosen_may_be_anything(other: str) -> None:
     """The exponent of a token that is too improbable to be drawn is replaced, and its weight is 0."""
     assert 2 == proved("arith.select %33, %cst, %32", f"arith.select %33, {other}, %32").obligations["value"]
+
+
+@pytest.mark.parametrize(
+    ("output", "old", "new", "finding"),
+    [
+        (0, "best[i]", "best[0]", "reads another element of best"),
+        (0, "logits[i, t]", "logits[i, 0]", "reads another element of logits"),
+        (1, "total(BLOCK", "total(BLOCK - 1", "computes something else than the row program"),
+        (1, "b * BLOCK + l < width", "b * BLOCK + l <= width", "computes something else than the row program"),
+    ],
+)
+def test_a_contract_that_says_something_else_is_refused(output: int, old: str, new: str, finding: str) -> None:
+    """Of another row, token, block or end of the row."""
+    outputs = list(WEIGHTS.contract.outputs)
+    assert old in outputs[output].value
+    outputs[output] = replace(outputs[output], value=outputs[output].value.replace(old, new))
+
+    with pytest.raises(RefusedError, match=finding):
+        proved("tt.return", "tt.return", replace(WEIGHTS.contract, outputs=tuple(outputs)))
