@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vosti.impl.cli.ending import CANNOT_RUN, REFINES, VIOLATION, complain
+from vosti.impl.cli.ending import CANNOT_RUN, REFINES, VIOLATION
 from vosti.impl.cli.files import check_empty, check_writable, write_json
 from vosti.impl.cli.parameters import (
     DEFAULT_MODEL,
@@ -26,7 +26,7 @@ from vosti.impl.cli.parameters import (
 )
 from vosti.impl.cli.progress import progress
 from vosti.impl.cli.running import Mode, Setting, expected_tokens, prepare, recorded, summary_of
-from vosti.impl.cli.so_far import audit_so_far
+from vosti.impl.cli.so_far import ended_early
 
 if TYPE_CHECKING:
     from vosti.impl.checking import Difference, Run
@@ -109,9 +109,7 @@ def check_command(
             _, run = recorded(setting, together, expected_tokens(setting))
             replays = _replay(setting, run, folder)
         except Exception as error:
-            code = complain(error)
-            audit_so_far(folder, check_steps=check_steps)
-            return code
+            return ended_early(error, folder, check_steps=check_steps, json_file=json_file, junit_file=junit_file)
         with progress("auditing") as advance:
             verdict = audit([together, *replays.paths], progress=advance)
     exercised = verdict.traces[0].witnesses

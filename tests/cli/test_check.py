@@ -201,19 +201,25 @@ def test_an_engine_that_finds_itself_wrong_is_a_violation(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("mode", ["digest", "full"])
-def test_what_led_to_an_error_is_found(mode: str) -> None:
+def test_what_led_to_an_error_is_found(mode: str, tmp_path: Path) -> None:
     """The engine trips over a page that is counted as held and is not: the command ends with its error, and the audit
-    of what was recorded before names the step in which the count went wrong.
+    of what was recorded before names the step in which the count went wrong. Result files say both.
     """
+    result, verdicts = tmp_path / "result.json", tmp_path / "verdicts.xml"
     miscounted = fault(
         "a page that others hold is not given back",
         ("pool:released", "refcount=pages[page_id].refcount - 1", "refcount=max(2, pages[page_id].refcount) - 1"),
         ("pool:released", "if page.refcount == 0", "if page.refcount == 1"),
     )
     with applied(miscounted):
-        ended = vosti("check", "tiny-llama3", *SMALL, "--mode", mode)
+        ended = vosti("check", "tiny-llama3", *SMALL, "--mode", mode, "--json", result, "--junit", verdicts)
+    found = json.loads(result.read_text())
 
     assert 2 == ended.code
+    assert not found["refines"]
+    assert "AssertionError: " in found["error"]
+    assert ["page_refcount_agrees"] == [violation["check"] for violation in found["audit"]["violations"]]
+    assert '<testsuites tests="3" failures="2" errors="0">' in verdicts.read_text()
     assert "Traceback" in ended.err
     assert ended.err.endswith("vosti: This is a fault of vosti itself; what is above says where.\n")
     assert ended.out.startswith("Recorded before the error: ")

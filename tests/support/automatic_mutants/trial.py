@@ -131,6 +131,8 @@ def _found(folder: Path) -> Verdict:
 def _end(code: int, said: str, result: Path) -> tuple[End, str]:
     """How a command ended that did not end well, and what was wrong first."""
     told = json.loads(result.read_text()) if result.exists() else {}
+    if "error" in told:
+        return End.ERROR, _raised(said)
     violations = told["audit"]["violations"] if told else []
     if violations:
         return End.AUDIT, violations[0]["check"]
@@ -138,5 +140,10 @@ def _end(code: int, said: str, result: Path) -> tuple[End, str]:
         return End.REPLAY, "prefix_comparable"
     if told:
         return End.UNMET, " ".join(requirement.partition(">=")[0] for requirement in told["unmet"])
+    return End.ERROR, _raised(said)
+
+
+def _raised(said: str) -> str:
+    """The name of the error whose traceback a command wrote, or that it was a sentence."""
     raised = re.findall(r"^(?:\w+\.)*([A-Z]\w+)(?::.*)?$", said, re.MULTILINE)
-    return End.ERROR, raised[-1] if "Traceback" in said else SENTENCE
+    return raised[-1] if "Traceback" in said else SENTENCE
