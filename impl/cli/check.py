@@ -19,13 +19,16 @@ from vosti.impl.cli.parameters import (
     DEFAULT_WORKLOAD,
     FILE,
     PRESSURE,
+    Mode,
+    ModelOptions,
+    RunOptions,
     json_option,
     junit_option,
     require_option,
     run_options,
 )
 from vosti.impl.cli.progress import progress
-from vosti.impl.cli.running import Mode, Setting, expected_tokens, prepare, recorded, summary_of
+from vosti.impl.cli.running import Setting, expected_tokens, prepare, recorded, summary_of
 from vosti.impl.cli.so_far import ended_early
 
 if TYPE_CHECKING:
@@ -53,22 +56,12 @@ class Replays:
 @junit_option
 def check_command(
     model: str,
-    backend: str,
-    dummy_weights: int | None,
-    unsafe_unprobed: bool,
-    certified_only: bool,
-    unsafe_unverified: bool,
-    workload: str,
-    seed: int,
-    mode: Mode,
-    reread: bool,
-    speculative_tokens: int,
-    check_steps: bool,
+    computing: ModelOptions,
+    asked: RunOptions,
     require: tuple[str, ...],
     keep: Path | None,
     json_file: Path | None,
     junit_file: Path | None,
-    **sizes: int,
 ) -> int:
     """Check that serving with the checkpoint MODEL is deterministic.
 
@@ -88,19 +81,9 @@ def check_command(
     check_writable(json_file)
     check_writable(junit_file)
     check_empty(keep)
-    setting = prepare(
-        model,
-        backend=backend,
-        dummy_weights=dummy_weights,
-        unsafe_unprobed=unsafe_unprobed,
-        certified_only=certified_only,
-        unsafe_unverified=unsafe_unverified,
-        workload=workload,
-        seed=seed,
-        mode=mode,
-        engine={**sizes, "reread": reread, "speculative_tokens": speculative_tokens, "check_steps": check_steps},
-    )
-    if (workload, seed, sizes) == (DEFAULT_WORKLOAD, 0, PRESSURE):
+    setting = prepare(model, computing, asked)
+    sizes = {name: asked.engine[name] for name in PRESSURE}
+    if (asked.workload, asked.seed, sizes) == (DEFAULT_WORKLOAD, 0, PRESSURE):
         requirements += tuple(Requirement(name, least) for name, least in PROMISED.items())
 
     with _folder(keep) as folder:
@@ -109,7 +92,9 @@ def check_command(
             _, run = recorded(setting, together, expected_tokens(setting))
             replays = _replay(setting, run, folder)
         except Exception as error:
-            return ended_early(error, folder, check_steps=check_steps, json_file=json_file, junit_file=junit_file)
+            return ended_early(
+                error, folder, check_steps=setting.options.check_steps, json_file=json_file, junit_file=junit_file
+            )
         with progress("auditing") as advance:
             verdict = audit([together, *replays.paths], progress=advance)
     exercised = verdict.traces[0].witnesses
@@ -129,7 +114,8 @@ def check_command(
         f"{setting.options.token_budget} rows of {setting.options.max_seqs} requests at once"
     )
     click.echo(
-        f"company   {workload}: {len(setting.jobs)} requests, {run.steps} steps, {verdict.traces[0].records} records"
+        f"company   {asked.workload}: {len(setting.jobs)} requests, {run.steps} steps, "
+        f"{verdict.traces[0].records} records"
     )
     click.echo(f"alone     {len(replays.paths)} requests, {replays.steps} steps, {replays.records} records")
     show(verdict, exercised, () if replays.differences else claimed)

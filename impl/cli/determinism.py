@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ import click
 from vosti.impl.cli.ending import CANNOT_RUN, REFINES, VIOLATION, CannotRun
 from vosti.impl.cli.files import check_writable, write_json, write_text
 from vosti.impl.cli.outcome import counted, table
-from vosti.impl.cli.parameters import FILE, json_option, junit_option, model_options
+from vosti.impl.cli.parameters import FILE, ModelOptions, json_option, junit_option, model_options
 from vosti.impl.cli.progress import progress
 from vosti.impl.cli.running import check_model
 
@@ -50,13 +50,9 @@ ENDINGS = {"pass": REFINES, "mismatch": VIOLATION, "invalid": CANNOT_RUN, "incom
 def determinism_command(
     model: str | None,
     engine: str,
-    backend: str,
+    computing: ModelOptions,
     suite: str,
     axes: str,
-    dummy_weights: int | None,
-    unsafe_unprobed: bool,
-    certified_only: bool,
-    unsafe_unverified: bool,
     report: Path | None,
     seconds: float | None,
     json_file: Path | None,
@@ -78,8 +74,8 @@ def determinism_command(
     if engine not in ENGINES:
         raise CannotRun(f"There is no engine {engine!r}: the engines are {', '.join(ENGINES)}.")
     chosen = tuple(axis.strip() for axis in axes.split(",") if axis.strip())
-    check_model(model, dummy_weights)
-    choice = Choice(engine, model, backend, dummy_weights, unsafe_unprobed, certified_only, unsafe_unverified)
+    check_model(model, computing.dummy_weights)
+    choice = Choice(engine, model, **asdict(computing))
     if report is None:
         with TemporaryDirectory(prefix="vosti-") as folder:
             summary = _measure(choice, suite, chosen, Path(folder), seconds)

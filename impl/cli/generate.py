@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from vosti.impl.cli.ending import REFINES
-from vosti.impl.cli.parameters import model_options
+from vosti.impl.cli.parameters import ModelOptions, model_options
 from vosti.impl.cli.running import certification, check_model, use_one_thread
 
 
@@ -38,17 +38,13 @@ def generate_command(
     seed: int | None,
     ignore_eos: bool,
     speculative_tokens: int,
-    backend: str,
-    dummy_weights: int | None,
-    unsafe_unprobed: bool,
-    certified_only: bool,
-    unsafe_unverified: bool,
+    computing: ModelOptions,
 ) -> int:
     """Continue a prompt with the checkpoint MODEL: the text goes to stdout as it comes.
 
     The same prompt, options and seed give the same text, whatever else is served beside it.
     """
-    folder = check_model(model, dummy_weights)
+    folder = check_model(model, computing.dummy_weights)
 
     import secrets
 
@@ -68,10 +64,10 @@ def generate_command(
     )
     llm = LLM(
         folder,
-        backend=backend,
-        dummy_weights=dummy_weights,
-        unsafe_unprobed=unsafe_unprobed,
-        certification=certification(certified_only, unsafe_unverified),
+        backend=computing.backend,
+        dummy_weights=computing.dummy_weights,
+        unsafe_unprobed=computing.unsafe_unprobed,
+        certification=certification(computing.certified_only, computing.unsafe_unverified),
         speculative_tokens=speculative_tokens,
     )
     for piece in llm.stream(prompt, params):

@@ -2,19 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal
 
 import click
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Command = Callable[..., Any]
+
+Mode = Literal["digest", "candidates", "full"]
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """What computes, with which weights."""
+
+    backend: str
+    dummy_weights: int | None
+    unsafe_unprobed: bool
+    certified_only: bool
+    unsafe_unverified: bool
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What is run, and how."""
+
+    workload: str
+    seed: int
+    mode: Mode
+
+    engine: Mapping[str, Any]
+    """Options of the engine, by name."""
+
 
 DEFAULT_WORKLOAD = "default"
 DEFAULT_MODEL = "tiny-gemma3"
 
 PRESSURE = {"page_size": 8, "pages": 24, "max_seqs": 8, "token_budget": 32}
 """Engine options under which the default workload is short of everything: pages, rows and sequences."""
+
+ENGINE = (*PRESSURE, "reread", "speculative_tokens", "check_steps")
+"""The options of the engine that a run has."""
 
 LARGEST = 2**20
 """No engine on one machine is larger; what is, is a slip of the keyboard."""
@@ -60,7 +91,6 @@ _SIZES = tuple(
 )
 
 _RUN = (
-    *_MODEL,
     click.option(
         "--workload",
         default=DEFAULT_WORKLOAD,
@@ -127,13 +157,26 @@ def _with(command: Command, options: Sequence[Callable[[Any], Any]]) -> Command:
 
 
 def model_options(command: Command) -> Command:
-    """Add the options that say what computes, with which weights."""
-    return _with(command, _MODEL)
+    """Add the options that say what computes, with which weights: the argument `computing`."""
+
+    @wraps(command)
+    def gathered(**given: Any) -> Any:
+        chosen = {field.name: given.pop(field.name) for field in fields(ModelOptions)}
+        return command(computing=ModelOptions(**chosen), **given)
+
+    return _with(gathered, _MODEL)
 
 
 def run_options(command: Command) -> Command:
-    """Add the options that say what is run, and how."""
-    return _with(command, _RUN)
+    """Add the options that say what is run, and how: the argument `asked`. They come after those of the model."""
+
+    @wraps(command)
+    def gathered(**given: Any) -> Any:
+        engine = {name: given.pop(name) for name in ENGINE}
+        chosen = {name: given.pop(name) for name in ("workload", "seed", "mode")}
+        return command(asked=RunOptions(**chosen, engine=engine), **given)
+
+    return model_options(_with(gathered, _RUN))
 
 
 def proof_options(command: Command) -> Command:

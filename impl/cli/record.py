@@ -8,8 +8,8 @@ import click
 
 from vosti.impl.cli.ending import REFINES, CannotRun
 from vosti.impl.cli.files import check_writable, write_json
-from vosti.impl.cli.parameters import FILE, json_option, run_options
-from vosti.impl.cli.running import Mode, expected_tokens, prepare, recorded, summary_of
+from vosti.impl.cli.parameters import FILE, ModelOptions, RunOptions, json_option, run_options
+from vosti.impl.cli.running import expected_tokens, prepare, recorded, summary_of
 
 
 @click.command("record")
@@ -20,19 +20,9 @@ from vosti.impl.cli.running import Mode, expected_tokens, prepare, recorded, sum
 def record_command(
     model: str,
     output: Path,
-    backend: str,
-    dummy_weights: int | None,
-    unsafe_unprobed: bool,
-    certified_only: bool,
-    unsafe_unverified: bool,
-    workload: str,
-    seed: int,
-    mode: Mode,
-    reread: bool,
-    speculative_tokens: int,
-    check_steps: bool,
+    computing: ModelOptions,
+    asked: RunOptions,
     json_file: Path | None,
-    **sizes: int,
 ) -> int:
     """Serve a workload with the checkpoint MODEL and write a trace of every engine step.
 
@@ -42,18 +32,7 @@ def record_command(
     check_writable(json_file)
     if output.exists():
         raise CannotRun(f"{output} exists already, and a trace never replaces a file: remove it or choose another one.")
-    setting = prepare(
-        model,
-        backend=backend,
-        dummy_weights=dummy_weights,
-        unsafe_unprobed=unsafe_unprobed,
-        certified_only=certified_only,
-        unsafe_unverified=unsafe_unverified,
-        workload=workload,
-        seed=seed,
-        mode=mode,
-        engine={**sizes, "reread": reread, "speculative_tokens": speculative_tokens, "check_steps": check_steps},
-    )
+    setting = prepare(model, computing, asked)
 
     head, run = recorded(setting, output, expected_tokens(setting))
     fingerprint = next(iter(run.outputs.values())).fingerprint

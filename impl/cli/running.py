@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from vosti.impl.cli.ending import CannotRun
+from vosti.impl.cli.parameters import Mode, ModelOptions, RunOptions
 from vosti.impl.cli.progress import Advance, progress
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from vosti.impl.outputs import RequestOutput
     from vosti.impl.workload import Job, Workload
     from vosti.refinement.entries import Header
-
-Mode = Literal["digest", "candidates", "full"]
 
 
 @dataclass(frozen=True)
@@ -51,20 +50,8 @@ class Setting:
         )
 
 
-def prepare(
-    model: str,
-    *,
-    backend: str,
-    dummy_weights: int | None,
-    unsafe_unprobed: bool,
-    certified_only: bool,
-    unsafe_unverified: bool,
-    workload: str,
-    seed: int,
-    mode: Mode,
-    engine: Mapping[str, object],
-) -> Setting:
-    """Load model and workload. `engine` holds options of the engine by name.
+def prepare(model: str, computing: ModelOptions, asked: RunOptions) -> Setting:
+    """Load model and workload.
 
     Raises:
         EngineError: for a model, a workload or an option that cannot be served, or a request that can never fit.
@@ -72,30 +59,31 @@ def prepare(
     from vosti.impl import workload as workloads
     from vosti.impl.options import EngineOptions
 
-    plan = workloads.load(workload)
-    options = EngineOptions.from_keywords(**engine)
-    folder = check_model(model, dummy_weights)
+    plan = workloads.load(asked.workload)
+    options = EngineOptions.from_keywords(**asked.engine)
+    folder = check_model(model, computing.dummy_weights)
     use_one_thread()
 
     from vosti.impl.checking import ALONE_PAGE_SIZES, refuse_misfits
     from vosti.impl.opening import open_backend, open_tokenizer
 
     tokenizer = open_tokenizer(folder)
+    page_sizes = (options.page_size, *ALONE_PAGE_SIZES)
     loaded = open_backend(
         folder,
-        backend,
-        dummy_weights=dummy_weights,
-        unsafe_unprobed=unsafe_unprobed,
-        certification=certification(certified_only, unsafe_unverified, (options.page_size, *ALONE_PAGE_SIZES)),
+        computing.backend,
+        dummy_weights=computing.dummy_weights,
+        unsafe_unprobed=computing.unsafe_unprobed,
+        certification=certification(computing.certified_only, computing.unsafe_unverified, page_sizes),
     )
     jobs = workloads.jobs(
         plan,
         vocab_size=loaded.vocab_size,
         encode=lambda text, special: tokenizer.encode(text, special=special),
-        seed=seed,
+        seed=asked.seed,
     )
     refuse_misfits(loaded, jobs, options)
-    return Setting(model, loaded, plan, jobs, options, seed, mode)
+    return Setting(model, loaded, plan, jobs, options, asked.seed, asked.mode)
 
 
 def certification(certified_only: bool, unsafe_unverified: bool, page_sizes: Sequence[int] = ()) -> Certification:
