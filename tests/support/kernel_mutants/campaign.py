@@ -181,6 +181,7 @@ class Report:
 
 def campaign(
     most: int | None = None,
+    attention: int | None = None,
     chosen: re.Pattern[str] = re.compile(".*"),
     progress: Callable[[Outcome], None] = lambda outcome: None,
 ) -> Report:
@@ -188,6 +189,7 @@ def campaign(
 
     Args:
         most: how many of each form; all, if there is none.
+        attention: how many of each of attention's forms, whose proofs take a second.
         chosen: a pattern for the names of forms.
         progress: called with each outcome.
     """
@@ -197,7 +199,7 @@ def campaign(
         if chosen.fullmatch(form.name):
             form.prove(form.ir)
             runs = Runs(form, form.launches(launches))
-            for mutant in form.mutants[:most]:
+            for mutant in form.mutants[: attention if form.kernel.startswith("attention") else most]:
                 outcomes.append(tried(form, mutant, known, runs))
                 progress(outcomes[-1])
     return Report(tuple(outcomes))

@@ -18,7 +18,7 @@ from triton import knobs
 from kernel_mutants.attributes import attribute_mutants
 from kernel_mutants.operators import Mutant, mutants
 from launches import Launch
-from vosti.kernels.catalogue import KERNELS, TARGETS, Instance
+from vosti.kernels.catalogue import KERNELS, SAMPLER, TARGETS, Instance
 from vosti.kernels.contract import Contract
 from vosti.kernels.tile import Tile
 from vosti.kernels.verifier.entries import Case
@@ -29,6 +29,9 @@ from vosti.kernels.verifier.prove import Proof, prove
 
 ARCHITECTURE = "sm_90"
 SUPPORT = Path(__file__).parents[1]
+LAUNCHES = 4
+"""Of a form, that a mutant is run on at most."""
+
 PROGRAM = SUPPORT.parent / "verifier" / "recorded.py"
 
 
@@ -48,7 +51,7 @@ class Form:
     @cached_property
     def case(self) -> Case:
         """What there is to prove."""
-        kernel, tile = KERNELS[self.kernel], Tile(tuple(self.blocks.items()), 4, 1)
+        kernel, tile = {**KERNELS, **SAMPLER}[self.kernel], Tile(tuple(self.blocks.items()), 4, 1)
         return Case(Instance(kernel, self.constants, tile, self.elements), ARCHITECTURE)
 
     @property
@@ -79,10 +82,10 @@ class Form:
         return prove(kernel, self.contract, case.constants, case.instance.elements, case.earlier())
 
     def launches(self, recorded: Sequence[Launch]) -> list[Launch]:
-        """Those of this form, with numbers of the types that it has."""
+        """The last few of this form, with numbers of the types that it has."""
         of_form = (self.kernel, dict(self.constants), dict(self.blocks))
         found = [one for one in recorded if (one.kernel, one.constants, dict(one.blocks)) == of_form]
-        return [_retyped(one, self.ir) for one in found]
+        return [_retyped(one, self.ir) for one in found[-LAUNCHES:]]
 
 
 def record() -> list[Launch]:
@@ -151,6 +154,7 @@ FORMS = (
     Form("logits, capped", "logits", {"WIDTH": 50, "CAPPED": 1}, {"BLOCK": 32}),
     Form("digest", "digest", {}, {"BLOCK": 64}),
     Form("digest of parts", "digest_merge", {}, {"BLOCK": 4}),
+    Form("weights of a sampler", "weights", {}, {"BLOCK": 2048}),
     Form("merge", "attention_merge", {**_ATTENTION, "WINDOW": 0, "SPLIT": 1024, "BLOCK_R": 16}, {}),
     Form("merge, window", "attention_merge", {**_ATTENTION, "WINDOW": 150, "SPLIT": 1024, "BLOCK_R": 16}, {}),
     Form(
