@@ -48,6 +48,10 @@ PROBES: dict[str, tuple[Probe, str]] = {
     "chain": (lambda machine: products.chain(machine, torch.bfloat16, TILES, 16, 24), "groups of 8"),
     "chain, order": (lambda machine: products.chain(machine, torch.float16, TILES, 16, 24), "descending"),
     "masked product": (lambda machine: products.masked_product(machine, torch.bfloat16, TILES, 16, 24), "−0 is kept"),
+    "masked product, signs": (
+        lambda machine: products.masked_product(machine, torch.bfloat16, TILES, 16, 24),
+        "zeros add as IEEE 754 says",
+    ),
     "masked product, subnormal": (
         lambda machine: products.masked_product(machine, torch.bfloat16, TILES, 16, 24),
         "subnormal sums are lost",

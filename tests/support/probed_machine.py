@@ -56,7 +56,13 @@ class Processor:
                 more = torch.where(more.abs() < torch.finfo(torch.float32).tiny, 0.0, more)
             # Of nothing but zeros, the sum's own bits, were they those of −0.
             nothing = (a != 0).double() @ (b != 0).double() == 0
-            zero = total if faulty and self.fault == "−0 is kept" else torch.zeros_like(total)
+            zero = torch.zeros_like(total)
+            if faulty and self.fault == "−0 is kept":
+                zero = total
+            elif faulty and self.fault == "zeros add as IEEE 754 says":
+                # −0 if the sum before is −0 and all products are.
+                left, right = torch.signbit(a).double(), torch.signbit(b).double()
+                zero = torch.where(left @ right + (1 - left) @ (1 - right) == 0, total, zero)
             total = torch.where(nothing & (total == 0), zero, more)
         if self.fault == "another each time" and self.runs % 3 == 0:
             total.view(torch.int32)[0, 0] ^= 1
