@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from itertools import count
 from operator import mul
 from typing import TypeAlias
 from weakref import WeakValueDictionary
-
-_NUMBERS = count()
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
@@ -149,9 +148,28 @@ class Cond:
 
 
 # Hash consing, as in `vosti.refinement.smt.terms`: it holds nothing that nobody else holds.
+_NUMBERS = count()
 _ATOMS: WeakValueDictionary[tuple[object, ...], Atom] = WeakValueDictionary()
 _INTS: WeakValueDictionary[frozenset[tuple[Monomial, int]], Int] = WeakValueDictionary()
 _CONDS: WeakValueDictionary[tuple[object, ...], Cond] = WeakValueDictionary()
+
+
+@contextmanager
+def anew() -> Iterator[None]:
+    """Within, atoms are made and numbered anew: a proof does not depend on what was proved before or is kept.
+
+    (The order of monomials is that of their atoms' numbers.) What was made within is not to be mixed with the rest.
+    """
+    global _NUMBERS, _ATOMS, _INTS, _CONDS
+    before = _NUMBERS, _ATOMS, _INTS, _CONDS
+    numerals = {frozenset(value.terms): value for value in _INTS.values() if value.constant is not None}
+    truths: dict[tuple[object, ...], Cond] = {(value.kind,): value for value in (TRUE, FALSE)}
+    _NUMBERS, _ATOMS = count(), WeakValueDictionary()
+    _INTS, _CONDS = WeakValueDictionary(numerals), WeakValueDictionary(truths)
+    try:
+        yield
+    finally:
+        _NUMBERS, _ATOMS, _INTS, _CONDS = before
 
 
 def _number(atom: Atom) -> int:

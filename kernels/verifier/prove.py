@@ -30,6 +30,7 @@ from vosti.kernels.verifier.expressions import condition, evaluated, number
 from vosti.kernels.verifier.integers import (
     Cond,
     Int,
+    anew,
     conj,
     disj,
     equal,
@@ -107,8 +108,9 @@ def prove(
         RefusedError: for the first obligation that is not shown, naming operation and line.
     """
     start = time.process_time()
-    proving = _Proving(kernel, contract, constants, elements or {}, earlier)
-    proving.run()
+    with anew():
+        proving = _Proving(kernel, contract, constants, elements or {}, earlier)
+        proving.run()
     proving.proof.seconds = time.process_time() - start
     return proving.proof
 

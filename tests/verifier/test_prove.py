@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -15,9 +17,11 @@ from kernel_mutants.operators import mutants
 from vosti.kernels.catalogue import KERNELS, SAMPLER, TARGETS
 from vosti.kernels.contract import Contract, Fact, Output
 from vosti.kernels.probe.consequences import RULES_OF
+from vosti.kernels.verifier import prove as proving
 from vosti.kernels.verifier import rules
 from vosti.kernels.verifier.entries import Case, cases, decide, unproved
 from vosti.kernels.verifier.errors import RefusedError, VerifierError
+from vosti.kernels.verifier.integers import symbol
 from vosti.kernels.verifier.ir import Kernel
 from vosti.kernels.verifier.parse import parse
 from vosti.kernels.verifier.prove import Proof, prove
@@ -77,6 +81,20 @@ def test_kernels_of_a_large_model_are_proved(kernel: str) -> None:
     own = own[:1] if kernel.endswith("_stream") else [own[0], own[-1]]
 
     assert [None] * len(own) == [decide(case).refusal for case in own]
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_a_proof_does_not_depend_on_those_before_it(apart: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its queries are the same, to the letter, whatever the process keeps; twin: unless atoms are those from before."""
+    if not apart:
+        monkeypatch.setattr(proving, "anew", nullcontext)
+    stream = chosen("tiny-llama3", "linear_stream")[0]
+    first = stream.prove().tally.scripts
+    gc.collect()
+    program = symbol("x!0", 0)  # older now than what it was younger than
+
+    assert apart is (first == stream.prove().tally.scripts)
+    assert program.low == 0
 
 
 @pytest.mark.slow
