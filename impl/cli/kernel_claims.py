@@ -52,7 +52,7 @@ def _numerical(configuration: Mapping[str, object]) -> Premise:
     from vosti.kernels.verifier.rules import RULES
 
     names = ", ".join(rule.name for rule in RULES.values() if rule.probed)
-    statement = f"The GPU follows the numerical rules that the proofs use: {names}."
+    statement = f"The GPU follows the numerical rules that proofs of what is launched use: {names}."
     if not configuration["probed"]:
         return Premise(statement, ASSUMED, "it was never checked, or found broken: --unsafe-unprobed was asked for")
     if configuration["probe"] is None:
