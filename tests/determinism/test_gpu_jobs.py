@@ -125,7 +125,35 @@ def test_the_card_is_shared(program: Any, tmp_path: Path, job: str, fits: bool) 
     jobs = program.Jobs(tmp_path)
     jobs.running = [program.Running(program.Job.parse("paper:qwen3-8b:axes=chunk"), None, 0.0)]
 
-    assert fits is jobs.may_start(program.Job.parse(job))
+    assert (None if fits else program.ROOM) == jobs.obstacle(program.Job.parse(job))
+
+
+def test_who_waits_for_room_comes_before_the_next_in_turn(
+    program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A job beside that finds no room starts when the one in turn ends, not after all of them."""
+    monkeypatch.setattr(program, "CARD", 100.0)
+    words = ["--in-turn", "paper:qwen3-8b:axes=prefill-decode", "paper:gemma-3-12b:axes=prefill-decode"]
+    run(program, tmp_path, *words, "--beside", "paper:gemma-4-12b:axes=batch", monkeypatch=monkeypatch)
+    out = capsys.readouterr().out
+
+    assert times(out, "started: gemma-4-12b") < times(out, "started: gemma-3-12b")
+
+
+def test_what_never_fits_is_refused(
+    program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything is run, with how much it takes."""
+    with pytest.raises(SystemExit):
+        run(program, tmp_path, "--beside", "paper:gemma-3-27b:axes=batch", monkeypatch=monkeypatch)
+
+    assert "gemma-3-27b paper vosti batch takes 164 of 142 GB" in capsys.readouterr().err
+
+
+def test_a_job_that_found_nothing_leaves_nothing(program: Any, tmp_path: Path) -> None:
+    """No empty file of results, which no report could read."""
+    assert sys.modules["determinism_jobs"].merge(tmp_path / "part", tmp_path / "whole")
+    assert not (tmp_path / "whole").exists()
 
 
 def test_few_load_at_once(program: Any, tmp_path: Path) -> None:
@@ -133,14 +161,14 @@ def test_few_load_at_once(program: Any, tmp_path: Path) -> None:
     parse, jobs = program.Job.parse, program.Jobs(tmp_path)
     jobs.running = [program.Running(parse("paper:qwen3-8b:axes=chunk"), None, 0.0)]
 
-    assert not jobs.may_start(parse("paper:qwen3-8b:axes=prefix"))
-    assert jobs.may_start(parse("paper:llama-3.2-1b"))
+    assert "others load" == jobs.obstacle(parse("paper:qwen3-8b:axes=prefix"))
+    assert jobs.obstacle(parse("paper:llama-3.2-1b")) is None
     jobs.running.append(program.Running(parse("paper:llama-3.2-1b"), None, 0.0))
-    assert not jobs.may_start(parse("paper:llama-3.2-3b"))
+    assert "others load" == jobs.obstacle(parse("paper:llama-3.2-3b"))
     file = parse("paper:qwen3-8b").file(jobs.part(jobs.running[0].job))
     file.parent.mkdir(parents=True)
     file.write_text("{}")
-    assert jobs.may_start(parse("paper:llama-3.2-3b"))
+    assert jobs.obstacle(parse("paper:llama-3.2-3b")) is None
 
 
 def test_sizes_are_those_of_the_models(program: Any) -> None:

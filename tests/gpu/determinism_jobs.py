@@ -110,6 +110,8 @@ def merge(part: Path, whole: Path) -> bool:
     found, kept = Progress.of(part).lines, Progress.of(whole).lines
     if found and kept and found[0] != kept[0]:
         return False
+    if not found:
+        return True
     done = {line["case"] for line in kept[1:]}
     added = [line for line in found[1:] if line["case"] not in done] if kept else found
     with whole.open("ab") as file:

@@ -27,8 +27,11 @@ from determinism_jobs import Job, Progress, merge, size
 
 VOSTI = (sys.executable, "-c", "import sys; from vosti.impl.cli import main; sys.exit(main())", "determinism")
 
-CARD = 134.0
+CARD = 142.0
 """GB that all processes may take together, of an H200's 150."""
+
+ROOM = "there is no room for it"
+"""Why a job waits that only needs memory."""
 
 BESIDE = 6.0
 """GB that a process takes beside weights and pool: buffers of a forward of 32,768 rows, and the driver's own."""
@@ -88,12 +91,15 @@ class Jobs:
         again = any(case.startswith(FRESH) or case in ("", "batch", "restart") for case in cases)
         return size(job.model) * (2 if again else 1) + BESIDE
 
-    def may_start(self, job: Job) -> bool:
-        """Whether there is room, nobody runs the same cases, and few others load and compile, none the same model."""
+    def obstacle(self, job: Job) -> str | None:
+        """Why a job may not start now: another runs the same cases, others load and compile, or there is no room."""
         loading = [running.job.model for running in self.running if self.is_loading(running)]
-        if len(loading) >= LOADING or job.model in loading or any(job.overlaps(other.job) for other in self.running):
-            return False
-        return sum(self.need(running.job) for running in self.running) + self.need(job) <= CARD
+        if any(job.overlaps(other.job) for other in self.running):
+            return "another runs the same cases"
+        if len(loading) >= LOADING or job.model in loading:
+            return "others load"
+        taken = sum(self.need(running.job) for running in self.running)
+        return ROOM if taken + self.need(job) > CARD else None
 
     def is_loading(self, running: Running) -> bool:
         """Whether a process has not added anything to what it was given."""
@@ -170,19 +176,26 @@ class Jobs:
 def run(jobs: Jobs, in_turn: Sequence[Job], beside: Sequence[Job], lanes: int, seconds: float) -> None:
     """Run the jobs until all have ended, or the time is up."""
     waiting, others, told = list(in_turn), list(beside), jobs.begin
+    crowded: list[Job] = []
     while time.monotonic() - jobs.begin < seconds and (waiting or others or jobs.running):
         jobs.look()
-        if waiting and jobs.few_left(in_turn) and jobs.may_start(waiting[0]):
+        lane = sum(running.job in beside for running in jobs.running) < lanes
+        # Who waits for room would wait for ever, if the next one in turn took what the last one leaves.
+        crowded += [job for job in others if lane and job not in crowded and jobs.obstacle(job) == ROOM]
+        served = not lane or not any(job in others for job in crowded)
+        if waiting and served and jobs.few_left(in_turn) and jobs.obstacle(waiting[0]) is None:
             jobs.start(waiting.pop(0))
-        if others and sum(running.job in beside for running in jobs.running) < lanes:
-            able = next((job for job in others if jobs.may_start(job)), None)
-            if able is not None:
-                others.remove(able)
-                jobs.start(able)
+        able = next((job for job in others if jobs.obstacle(job) is None), None) if lane else None
+        if able is not None:
+            others.remove(able)
+            jobs.start(able)
         if time.monotonic() - told > NEWS:
             told += NEWS
             for running in jobs.running:
                 jobs.say("runs", running.job)
+            for job in (*waiting[:1], *others):
+                if why := jobs.obstacle(job):
+                    jobs.say(f"waits, since {why}", job)
         time.sleep(POLL)
     for running in list(jobs.running):
         jobs.stop(running)
@@ -219,7 +232,13 @@ def main() -> int:
     parser.add_argument("--lanes", type=int, default=2)
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
-    run(Jobs(given.folder), given.in_turn, given.beside, given.lanes, given.seconds)
+    jobs = Jobs(given.folder)
+    for job in (*given.in_turn, *given.beside):
+        if jobs.need(job) > CARD:
+            parser.error(
+                f"{job.name} takes {jobs.need(job):.0f} of {CARD:.0f} GB; batch and restart load a model twice."
+            )
+    run(jobs, given.in_turn, given.beside, given.lanes, given.seconds)
     subprocess.run([*VOSTI, "--report", str(given.folder)], stdout=subprocess.DEVNULL, check=False)
     return 0 if report(given.folder) else 1
 
