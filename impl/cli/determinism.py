@@ -145,12 +145,13 @@ def _write_again(report: Path | None) -> int:
 
 
 def _write_reports(folder: Path) -> list[Summary]:
-    """Write the Markdown and the page of all results in a folder."""
+    """Write the Markdown and the page of all results in a folder. A run that did not come to any left an empty file."""
     from vosti.impl.determinism.report import html, markdown
     from vosti.impl.determinism.results import read
     from vosti.impl.determinism.summary import summarize
 
-    summaries = [summarize(*read(path)[:2]) for path in sorted(folder.glob("*.ndjson"))]
+    files = [path for path in sorted(folder.glob("*.ndjson")) if path.stat().st_size]
+    summaries = [summarize(*read(path)[:2]) for path in files]
     if not summaries:
         return []
     write_text(folder / REPORTS[0], markdown(summaries))
