@@ -97,6 +97,7 @@ def test_a_sample_is_refused_or_explained() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_mutants_are_refused_or_explained() -> None:
     """Many of every form; what is proved leaves the same bits in every launch, for one reason."""
     report = campaign(*MANY, progress=print)
