@@ -280,10 +280,12 @@ class Matcher:
         for yes, left, right in ((True, k.yes, c.yes), (False, k.no, c.no)):
             if not isinstance(k.condition, Test):
                 self.match(left, right, context)
-            elif self.attempt(partial(self.match, left, right, context)) is not None:
+            elif (error := self.attempt(partial(self.match, left, right, context))) is not None:
                 # What is chosen may hold a choice by the same comparison again, which is then decided.
                 one = self._truths.setdefault(k.condition, condition(str(self.prover.fresh("test"))))
-                self.match(left, right, context.given(one if yes else neg(one)))
+                decided = context.given(one if yes else neg(one))
+                if self.attempt(partial(self.match, left, right, decided)) is not None:
+                    raise error
 
     def _conditions(self, k: Condition, c: Condition, context: Context, kernel: Term, program: Term) -> None:
         """Show that two conditions are equal, at least one of which depends on numbers."""
