@@ -66,6 +66,10 @@ class MismatchError(RefusedError):
             self.args = (f"{self}\n  used by: {place}".rstrip(),)
 
 
+class ConditionsError(MismatchError):
+    """Two conditions on numbers differ, as far as nothing is assumed of them."""
+
+
 class Matcher:
     """Matches, and keeps the rules that were used."""
 
@@ -284,8 +288,8 @@ class Matcher:
                 # What is chosen may hold a choice by the same comparison again, which is then decided.
                 one = self._truths.setdefault(k.condition, condition(str(self.prover.fresh("test"))))
                 decided = context.given(one if yes else neg(one))
-                if self.attempt(partial(self.match, left, right, decided)) is not None:
-                    raise error
+                if (again := self.attempt(partial(self.match, left, right, decided))) is not None:
+                    raise again if isinstance(error, ConditionsError) else error
 
     def _conditions(self, k: Condition, c: Condition, context: Context, kernel: Term, program: Term) -> None:
         """Show that two conditions are equal, at least one of which depends on numbers."""
@@ -301,7 +305,7 @@ class Matcher:
             except RefusedError as error:
                 raise MismatchError(str(error), kernel, program) from None
         else:
-            raise MismatchError("Two conditions differ.", kernel, program)
+            raise ConditionsError("Two conditions differ.", kernel, program)
 
     def _reduce(self, k: Reduce, c: Reduce, context: Context) -> None:
         if (k.name, k.length) != (c.name, c.length):
