@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-STUB = """
+STAND_IN = """
 import json, sys, time
 from pathlib import Path
 arguments = sys.argv[1:]
@@ -37,7 +37,7 @@ with path.open("a") as file:
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The program, with the stub, in a folder for results."""
+    """The program, with the stand-in, in a folder for results."""
     path = Path(__file__).parents[1] / "gpu" / "run_determinism.py"
     specification = importlib.util.spec_from_file_location("run_determinism", path)
     assert specification is not None
@@ -46,9 +46,9 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setitem(sys.modules, "run_determinism", module)
     monkeypatch.syspath_prepend(str(path.parent))
     specification.loader.exec_module(module)
-    (tmp_path / "stub.py").write_text(STUB)
+    (tmp_path / "stand_in.py").write_text(STAND_IN)
     (tmp_path / "pace").write_text("0.02")
-    monkeypatch.setattr(module, "VOSTI", (sys.executable, str(tmp_path / "stub.py")))
+    monkeypatch.setattr(module, "VOSTI", (sys.executable, str(tmp_path / "stand_in.py")))
     monkeypatch.setattr(module, "POLL", 0.02)
     return module
 
