@@ -8,16 +8,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 pytest.importorskip("triton", reason="the kernels need Triton, which is not installed")
 
-from kernel_mutants.campaign import OBLIGATIONS, REASONS, campaign, reasons, tried
+from kernel_mutants import kept
+from kernel_mutants.campaign import campaign, tried
 from kernel_mutants.forms import FORMS, Form
+from kernel_mutants.kept import Kept, OtherOutcomesError
 from kernel_mutants.operators import NEIGHBOURS, Mutant
-from kernel_mutants.places import Place
+from kernel_mutants.outcomes import REASONS, explained, reasons
+from kernel_mutants.report import Report, replaced, section
 from kernel_mutants.runs import Runs
 from launches import Launch
 from vosti.kernels.catalogue import KERNELS, SAMPLER
@@ -90,9 +94,7 @@ def test_a_sample_is_refused_or_explained() -> None:
     """Some of every form; a finding names the mutated line, or one that uses what it gives."""
     outcomes = [tried(of, one, KNOWN) for of, one in sample()]
 
-    assert [] == [str(one) for one in outcomes if one.kind not in ("refused", "equivalent")]
-    assert [] == [str(one) for one in outcomes if one.kind == "refused" and one.obligation not in OBLIGATIONS]
-    assert [] == [str(one) for one in outcomes if one.obligation == "value" and one.place is Place.ELSEWHERE]
+    assert [] == [str(one) for one in outcomes if one.is_fault]
     assert sum(one.kind == "refused" for one in outcomes) > 0.8 * len(outcomes)
 
 
@@ -100,15 +102,10 @@ def test_a_sample_is_refused_or_explained() -> None:
 @pytest.mark.timeout(3600)
 def test_mutants_are_refused_or_explained() -> None:
     """Many of every form; what is proved leaves the same bits in every launch, for one reason."""
-    report = campaign(*MANY, progress=print)
+    report = Report(campaign(*MANY, progress=print))
     print(*report.lines(), sep="\n")
 
-    assert [] == list(map(str, report.of("unexplained", "wrong", "error")))
-    assert [] == [str(one) for one in report.of("refused") if one.obligation not in OBLIGATIONS]
-    assert [] == [
-        str(one) for one in report.of("refused") if one.obligation == "value" and one.place is Place.ELSEWHERE
-    ]
-    assert [] == [str(one) for one in report.of("equivalent") if len(one.reasons) > 1]
+    assert [] == list(map(str, report.faults))
 
 
 def test_reasons_say_something() -> None:
@@ -124,6 +121,62 @@ def test_a_reduction_that_does_not_yield_what_it_combines_is_refused() -> None:
 
     assert "refused" == outcome.kind
     assert "a reduction is not one operation of the two lanes" in str(outcome.finding)
+
+
+def test_no_mutant_has_two_reasons() -> None:
+    """Of forms that have few reasons in common."""
+    for name in ("embedding", "norm of a sum", "linear", "attention, window", "split attention"):
+        of = form(name)
+        assert [] == [one.name for one in of.mutants if len(explained(KNOWN, of, one)) > 1]
+
+
+# ---------------------------------------------------------------- what is kept, and reported
+
+
+def test_a_campaign_goes_on_where_it_was(tmp_path: Path) -> None:
+    """What is kept is not tried again, and has the reasons that are known now; a line that was cut off is not kept."""
+    of, path = form("norm"), tmp_path / "kept"
+    first = Kept(path)
+    outcomes = [tried(of, one, KNOWN) for one in of.mutants[:3]]
+    for outcome in outcomes:
+        first.add(outcome)
+    path.write_text(path.read_text()[:-1])
+
+    again = Kept(path)
+    assert outcomes[:2] == [again.outcome(of, one, KNOWN) for one in of.mutants[:2]]
+    assert again.outcome(of, of.mutants[2], KNOWN) is None
+    again.add(outcomes[2])
+    assert outcomes[2] == Kept(path).outcome(of, of.mutants[2], KNOWN)
+    assert ["equivalent"] == [one.kind for one in outcomes if one.finding is None]
+    unknown = [Kept(path).outcome(of, one, []) for one in of.mutants[:3]]
+    assert ["unexplained"] == [one.kind for one in unknown if one is not None and one.finding is None]
+
+
+def test_what_is_kept_of_other_code_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An outcome of one verifier says nothing of another."""
+    path = tmp_path / "kept"
+    Kept(path)
+    monkeypatch.setattr(kept, "digest", lambda: "another")
+
+    with pytest.raises(OtherOutcomesError, match="of other code: delete it"):
+        Kept(path)
+
+
+def test_the_page_s_section_is_replaced() -> None:
+    """From its heading to the next; it counts every mutant, and what is not explained is a fault."""
+    of = form("norm")
+    outcomes = tuple(tried(of, one, []) for one in of.mutants[:3])
+    lines = section(Report(outcomes), 3, 60.0)
+    page = replaced("# Page\n\n## What came of them\n\nold\n\n## More\n", lines)
+
+    assert page.startswith("# Page\n\n## What came of them\n\n2")
+    assert page.endswith("\n\n## More\n")
+    assert "old" not in page
+    assert "| norm | 3 |" in page
+    assert "3 mutants of 1 forms, all in one go, in 1 min" in page
+    assert ["unexplained"] == [one.kind for one in Report(outcomes).faults]
+    with pytest.raises(ValueError, match="no section"):
+        replaced("# Page\n", lines)
 
 
 # ---------------------------------------------------------------- a verifier with a hole is found out

@@ -3,6 +3,11 @@
 1. `kernel_mutants.edits`: a kernel of which some operations are others.
 2. `kernel_mutants.operators`: what a mutant is: one small change of one operation.
 3. `kernel_mutants.attributes`: changes of what the text has beside operations and operands.
-4. `kernel_mutants.forms`: the forms of the kernels that are mutated, and the launches that show what a mutant computes.
-5. `kernel_mutants.campaign`: many mutants, each proved or refused and run, and the report.
+4. `kernel_mutants.forms`: the forms of the kernels that are mutated.
+5. `kernel_mutants.runs`: the launches that show what a mutant computes.
+6. `kernel_mutants.places`: which operations a finding names.
+7. `kernel_mutants.outcomes`: what came of a mutant, and why some that are proved change nothing.
+8. `kernel_mutants.kept`: outcomes kept in a file, from which a campaign that was interrupted goes on.
+9. `kernel_mutants.campaign`: many mutants, each proved or refused and run.
+10. `kernel_mutants.report`: what came of them, as tables.
 """

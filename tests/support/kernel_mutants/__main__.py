@@ -1,6 +1,6 @@
-"""Try mutants, and print the tables of `docs/measurements/ttir-mutants.md`.
+"""Try mutants, and print what came of them: the tables of `docs/measurements/ttir-mutants.md`.
 
-PYTHONPATH=tests/support python -m kernel_mutants [--most N] [--form REGEX]
+PYTHONPATH=tests/support python -m kernel_mutants [--most N] [--attention N] [--form REGEX] [--kept FILE] [--page FILE]
 """
 
 from __future__ import annotations
@@ -8,20 +8,35 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+import time
+from pathlib import Path
 
 from kernel_mutants.campaign import campaign
+from kernel_mutants.kept import Kept
+from kernel_mutants.report import Report, replaced, section
 
 
 def main() -> int:
-    """0 if every mutant is refused, or proved for a known reason."""
+    """0 if every mutant is refused, or proved for one known reason."""
     parser = argparse.ArgumentParser(prog="kernel_mutants")
     parser.add_argument("--most", type=int, help="of each form, at most so many, those of least rank")
     parser.add_argument("--attention", type=int, help="of each of attention's forms, at most so many")
     parser.add_argument("--form", default=".*", help="a regular expression for the names of forms")
+    parser.add_argument("--kept", type=Path, help="a file of outcomes: what is in it is not tried again")
+    parser.add_argument("--page", type=Path, help="a page whose section about outcomes is replaced")
     chosen = parser.parse_args()
-    report = campaign(chosen.most, chosen.attention, re.compile(chosen.form), lambda one: print(one, file=sys.stderr))
-    print("\n".join(report.lines()))
-    return int(bool(report.of("unexplained", "wrong", "error")))
+    kept = None if chosen.kept is None else Kept(chosen.kept)
+    begun = time.monotonic()
+    outcomes = campaign(
+        chosen.most, chosen.attention, re.compile(chosen.form), lambda one: print(one, file=sys.stderr), kept
+    )
+    report = Report(outcomes)
+    lines = section(report, len(outcomes) if kept is None else kept.added, time.monotonic() - begun)
+    if chosen.page is not None:
+        chosen.page.write_text(replaced(chosen.page.read_text(encoding="utf-8"), lines), encoding="utf-8")
+    print("\n".join(lines))
+    print("\n".join(map(str, report.faults)))
+    return int(bool(report.faults))
 
 
 if __name__ == "__main__":
