@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from triton import knobs
+from triton import JITFunction, knobs
 from triton.backends.compiler import GPUTarget
 
 from vosti.kernels.errors import KernelError
@@ -29,8 +29,14 @@ def located(
     installed; the digest of the IR is the same either way.
 
     Raises:
-        RefusedError: if Triton does not compile it, with its words; or for what the IR has that is not understood.
+        RefusedError: if an autotuner or the like wraps it; if Triton does not compile it, with its words; or for what
+            the IR has that is not understood.
     """
+    if not isinstance(kernel.function, JITFunction):
+        raise RefusedError(
+            f"{kernel.contract.kernel} is no function of triton.jit but {type(kernel.function).__name__}: what is "
+            "chosen when it is launched is in no typed IR. List each choice as an instance of the function itself."
+        )
     with knobs.compilation.scope():
         knobs.compilation.disable_line_info = False
         try:

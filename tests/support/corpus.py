@@ -46,7 +46,10 @@ class Case:
     @property
     def source(self) -> list[str]:
         """The lines of the function, without marks."""
-        lines = inspect.getsource(self.function.fn).splitlines()
+        function = self.function
+        while hasattr(function, "fn"):
+            function = function.fn
+        lines = inspect.getsource(function).splitlines()
         return [line.removesuffix(MARK).rstrip() for line in lines]
 
     @property
@@ -284,3 +287,50 @@ PREFIX = contract(
     (Output("out", ("i", "j"), "total(j + 1, lambda k: x[i, k])", ("i", "0", "0"), ("j",)),),
 )
 """Running sums of words."""
+
+
+def mean(ops: Any, state: Any) -> Any:
+    """What a running softmax comes to: the weighted values over the sum of weights."""
+    return ops.div(state.output, state.total)
+
+
+ATTEND = contract(
+    (
+        Buffer("queries", "bf16", ("rows", "HEADS", "WIDTH")),
+        Buffer("keys", "bf16", ("pages * PAGE", "1", "WIDTH")),
+        Buffer("values", "bf16", ("pages * PAGE", "1", "WIDTH")),
+        Buffer("tables", "i32", ("rows", "table_width"), within=("-1", "pages")),
+        Buffer("lengths", "i32", ("rows",), within=("1", "table_width * PAGE + 1")),
+        Buffer("out", "bf16", ("rows", "HEADS", "WIDTH"), Access.WRITE),
+        Integer("longest", "1"),
+        Integer("table_width"),
+        Real("scale"),
+        *(Constant(name) for name in ("HEADS", "WIDTH", "PAGE", "TILE")),
+    ),
+    ("rows", "1", "1"),
+    (
+        Output(
+            "out",
+            ("i", "h", "d"),
+            "mean(over_split(grouped(queries[i, :, :], 1), cache(keys, values), split_of(0, lengths[i] - 1, 0, "
+            "lambda j: tables[i, j // PAGE] * PAGE + j % PAGE, lengths[i]), scale, WIDTH))[0, h, d]",
+            ("i", "0", "0"),
+            ("h", "d"),
+        ),
+    ),
+    "TILE == 64",
+    "longest <= table_width * PAGE <= 1024",
+    facts=(
+        Fact(("i",), "lengths[i] <= longest", kept="where a batch is made"),
+        Fact(("i", "c"), "tables[i, c] >= 0 or lengths[i] <= c * PAGE", kept="by the page pool"),
+    ),
+    own_programs=(mean,),
+)
+"""Heads of one query over up to 1,024 paged keys, of which it is the last; the longest sequence's length is known."""
+
+ATTEND_WINDOW = replace(
+    ATTEND,
+    parameters=(*ATTEND.parameters, Constant("WINDOW")),
+    outputs=(replace(ATTEND.outputs[0], value=ATTEND.outputs[0].value.replace("- 1, 0,", "- 1, WINDOW,")),),
+)
+"""The same over the last positions alone."""
