@@ -8,6 +8,7 @@ values are a function of the tokens at positions 0 to its own, whatever stands b
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -101,6 +102,9 @@ class ForwardResult:
     """[n] The lowest token id among each finite row's largest logits, which is what greedy sampling takes; None if the
     backend did not look.
     """
+
+    launching: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Within it kernels are launched on the logits: none whose binary the backend would not run itself."""
 
     def logits_finite(self) -> npt.NDArray[np.bool_]:
         """[n] Whether each row of logits holds finite numbers only."""

@@ -332,13 +332,14 @@ class Engine:
         rows = batch.logit_rows
         places = list(zip(batch.sequences[rows].tolist(), batch.positions[rows].tolist(), strict=True))
         owners = [(self._live[chunks[sequence].request], position) for sequence, position in places]
-        drawn = drawn_together(result, finite, owners)
+        with result.launching():
+            drawn = drawn_together(result, finite, owners)
         for i, (row, (sequence, position)) in enumerate(zip(rows.tolist(), places, strict=True)):
             yielded[sequence][position] = YieldedRow(
                 row=row,
                 logits=self._ghost.logits_of(row),
                 finite=finite[i],
-                sample=partial(_sample, result.logits, i, drawn.get(i)),
+                sample=partial(_sample, result, i, drawn.get(i)),
                 logprobs=partial(_logprobs, result.logits, i),
             )
         return yielded
@@ -360,10 +361,11 @@ class Engine:
         )
 
 
-def _sample(logits: Tensor, i: int, drawn: int | None, record: LiveRecord) -> Token:
+def _sample(result: ForwardResult, i: int, drawn: int | None, record: LiveRecord) -> Token:
     if drawn is not None:
         return Token(drawn)
-    return Token(sample_row(logits[i], record.sampler, record.history, len(record.prompt)))
+    with result.launching():
+        return Token(sample_row(result.logits[i], record.sampler, record.history, len(record.prompt)))
 
 
 def _logprobs(logits: Tensor, i: int, token: Token, k: int) -> Logprobs:

@@ -82,10 +82,10 @@ def cases_of(model: str, architecture: str, page_sizes: tuple[int, ...]) -> list
     from vosti.impl.options import EngineOptions
     from vosti.kernels.errors import ConfigurationError
     from vosti.kernels.tables import load
-    from vosti.kernels.verifier.certify import forms
+    from vosti.kernels.verifier.certify import launched
 
     sizes = page_sizes or (EngineOptions.page_size, PRESSURE["page_size"], *ALONE_PAGE_SIZES)
     try:
-        return forms(entries_of(find_checkpoint(model), load(architecture)), architecture, sizes)
+        return launched(entries_of(find_checkpoint(model), load(architecture)), architecture, sizes)
     except ConfigurationError as error:
         raise CannotRun(str(error)) from error

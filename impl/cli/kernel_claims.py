@@ -21,13 +21,15 @@ def kernel_premises(configuration: Mapping[str, object]) -> Iterator[Premise]:
         "floating-point instruction that the typed IR does not ask for",
     )
     yield from _of_contracts()
+    yield from _of_weights()
 
 
 def _certified(configuration: Mapping[str, object]) -> Iterator[Premise]:
     from vosti.impl.backends.cuda.certifier import UNVERIFIED
 
     kernels = (
-        "Each kernel that a forward launches stores what its row program gives of a row's own inputs, and nothing else"
+        "Each kernel that a forward launches, and the one that weighs tokens, stores what its row program gives of a "
+        "row's own inputs, and nothing else"
     )
     if configuration["certificates"] == UNVERIFIED:
         yield Premise(f"{kernels}.", ASSUMED, "no binary has a certificate: --unsafe-unverified was asked for")
@@ -76,6 +78,22 @@ def _of_contracts() -> Iterator[Premise]:
     for (names, place), needed in sorted(together.items()):
         carried, by = seen_to(place)
         yield Premise(f"Launches of {names}: {'; '.join(needed)}.", carried, by)
+
+
+def _of_weights() -> Iterator[Premise]:
+    """The same of the kernel that weighs tokens, which is no part of a forward."""
+    from vosti.kernels.sample_weights import WEIGHTS
+    from vosti.proofs.forward_premises import LAUNCHER
+
+    carried, by = seen_to(LAUNCHER)
+    checked = (*WEIGHTS.contract.premises, "buffers do not overlap")
+    yield Premise(f"Launches of weights: {'; '.join(checked)}.", carried, by)
+    yield Premise(
+        "Launches of weights: best[i] is the largest of row i's logits; none is NaN; temperatures[i] > 0; "
+        "0 <= min_ps[i] <= 2**20.",
+        ASSUMED,
+        "by construction: tokens are drawn of rows that are found finite, and a sampler's state holds no other numbers",
+    )
 
 
 def seen_to(place: str) -> tuple[str, str]:

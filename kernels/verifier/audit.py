@@ -20,11 +20,11 @@ _NARROW = r"(?:bf16|f16)(?:x2)?"
 
 ASKED: Mapping[str, frozenset[str]] = {
     # 2 · x is compiled as x + x, which is the same number.
-    rf"add\.rn\.(?:f32|{_NARROW})": frozenset({"arith.addf", "arith.mulf", _TANH}),
-    rf"sub\.rn\.(?:f32|{_NARROW})": frozenset({"arith.subf"}),
-    rf"mul\.rn\.(?:f32|{_NARROW})": frozenset({"arith.mulf", "math.exp", "math.log", _TANH}),
+    rf"add\.rn\.(?:f32|f64|{_NARROW})": frozenset({"arith.addf", "arith.mulf", _TANH}),
+    rf"sub\.rn\.(?:f32|f64|{_NARROW})": frozenset({"arith.subf"}),
+    rf"mul\.rn\.(?:f32|f64|{_NARROW})": frozenset({"arith.mulf", "math.exp", "math.log", _TANH}),
     r"div\.rn\.f32": frozenset({"tt.precise_divf"}),
-    r"div\.full\.f32": frozenset({"arith.divf"}),
+    r"div\.full\.f32|div\.rn\.f64": frozenset({"arith.divf"}),
     r"sqrt\.rn\.f32": frozenset({"tt.precise_sqrt"}),
     r"sqrt\.approx\.(?:ftz\.)?f32": frozenset({"math.sqrt"}),
     r"rsqrt\.approx\.(?:ftz\.)?f32": frozenset({"math.rsqrt"}),
@@ -34,20 +34,21 @@ ASKED: Mapping[str, frozenset[str]] = {
     r"abs\.f32": frozenset({"math.absf"}),
     r"(?:max|min)(?:\.NaN)?\.f32": frozenset({"arith.maxnumf", "arith.minnumf", "arith.maximumf", "arith.minimumf"}),
     r"setp\.\w+\.f32": frozenset({"arith.cmpf", _TANH}),
+    r"setp\.\w+\.f64": frozenset({"arith.cmpf"}),
     r"fma\.rn\.f32": frozenset({"math.fma"}),
     r"fma\.rn\.ftz\.f32|(?:ex2|rcp)\.approx\.ftz\.f32|abs\.ftz\.f32": frozenset({_TANH}),
-    rf"cvt\.f32\.{_NARROW}": frozenset({"arith.extf"}),
+    rf"cvt\.f32\.{_NARROW}|cvt\.f64\.f32": frozenset({"arith.extf"}),
     rf"cvt\.rn\.{_NARROW}\.f32": frozenset({"arith.truncf"}),
     r"cvt\.rn\.f32\.[su]\d+": frozenset({"arith.sitofp", "arith.uitofp"}),
-    r"cvt\.rzi\.s\d+\.f32": frozenset({"arith.fptosi"}),
-    r"cvt\.r[mp]i\.f32\.f32": frozenset({"math.floor", "math.ceil"}),
+    r"cvt\.rzi\.s\d+\.f(?:32|64)": frozenset({"arith.fptosi"}),
+    r"cvt\.r[mp]i\.(?:f32\.f32|f64\.f64)": frozenset({"math.floor", "math.ceil"}),
     rf"mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.{_NARROW}\.{_NARROW}\.f32": frozenset({"tt.dot"}),
     rf"wgmma\.mma_async\.sync\.aligned\.m64n\d+k16\.f32\.{_NARROW}\.{_NARROW}": frozenset({"tt.dot"}),
     r"redux\.sync\.\w+\.\w+": frozenset({"tt.reduce"}),
 }
 """Instruction of the PTX → operations of the typed IR that are made of it."""
 
-_MOVES = re.compile(r"(?:selp|mov|ld|st)\.(?:[\w:]+\.)*f32")
+_MOVES = re.compile(r"(?:selp|mov|ld|st)\.(?:[\w:]+\.)*f(?:32|64)")
 _FLOAT = re.compile(r"\.(?:t?f\d+|bf16|f16x2|bf16x2|e\dm\d\w*)\b|redux")
 _NEVER = {
     r"atom|red|multimem|cp\.reduce": "a value that depends on the order of arrival",
@@ -57,7 +58,7 @@ _NEVER_IN_SASS = {
     r"ATOM\w*|RED|REDG|REDS|UTMAREDG|UBLKRED": "a value that depends on the order of arrival",
     r"ACQBULK|PREEXIT": "a launch that overlaps the one before it",
 }
-_EXPANDED = re.compile(r"(?:div|sqrt|fma|rsqrt)\.\w+\.(?:ftz\.)?f32")
+_EXPANDED = re.compile(r"(?:div|sqrt|fma|rsqrt)\.\w+\.(?:ftz\.)?f(?:32|64)")
 """Instructions of the PTX that are made of products and sums in one."""
 
 _CONSTANT = re.compile(r"HFMA2\S* \w+, -RZ, RZ, ")

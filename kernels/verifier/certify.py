@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from vosti.kernels.catalogue import PAGE_SIZES, TARGETS, instances
+from vosti.kernels.catalogue import FIXED, PAGE_SIZES, TARGETS, instances
 from vosti.kernels.contract import ALIGNMENT, Buffer, Contract
 from vosti.kernels.tables import Entry
 from vosti.kernels.verifier.binding import (
@@ -149,6 +149,11 @@ def forms(entries: Iterable[Entry], architecture: str, page_sizes: Iterable[int]
                     case = Case(instance, architecture)
                     found.setdefault(full_name(case), case)
     return list(found.values())
+
+
+def launched(entries: Iterable[Entry], architecture: str, page_sizes: Iterable[int] = ()) -> list[Case]:
+    """What a model launches that something is claimed of: the forms of its entries, and those that no table has."""
+    return [*forms(entries, architecture, page_sizes), *(Case(instance, architecture) for instance in FIXED)]
 
 
 def full_name(case: Case) -> str:

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 
-from vosti.kernels.catalogue import KERNELS, Instance
+from vosti.kernels.catalogue import KERNELS, SAMPLER, Instance
 from vosti.kernels.tile import Tile
 from vosti.kernels.verifier.entries import Case
 from vosti.kernels.verifier.errors import RefusedError, VerifierError
@@ -86,7 +86,7 @@ def _line(case: Case) -> str:
 def _case(line: str) -> Case:
     architecture, kernel, constants, (blocks, warps, stages), elements = json.loads(line)
     tile = Tile(tuple((name, size) for name, size in blocks), warps, stages)
-    return Case(Instance(KERNELS[kernel], constants, tile, elements), architecture)
+    return Case(Instance({**KERNELS, **SAMPLER}[kernel], constants, tile, elements), architecture)
 
 
 def main(folder: Path) -> None:

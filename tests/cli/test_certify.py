@@ -11,6 +11,7 @@ pytest.importorskip("triton", reason="the kernels need Triton, which is not inst
 from command_line import vosti
 from vosti.impl.backends.cuda.opening import entries_of
 from vosti.impl.bundled import find_checkpoint
+from vosti.kernels.catalogue import FIXED, SAMPLER
 from vosti.kernels.tables import Entry, Table, load
 from vosti.kernels.verifier import certify as module
 from vosti.kernels.verifier.certify import FOLDER, forms
@@ -20,12 +21,13 @@ from vosti.kernels.verifier.errors import RefusedError
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the model, two of its kernels are all that it launches."""
+    """Whatever the model, two of its kernels, and the one that weighs tokens, are all that it launches."""
 
     def entries(path: Path, table: Table) -> list[Entry]:
         return [entry for entry in entries_of(path, table) if entry.operation in ("embedding", "logits")]
 
     monkeypatch.setattr("vosti.impl.backends.cuda.opening.entries_of", entries)
+    monkeypatch.setattr(module, "FIXED", [one for one in FIXED if one.kernel is SAMPLER["weights"]])
 
 
 @pytest.mark.usefixtures("few")
@@ -34,9 +36,10 @@ def test_certificates_are_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ended = vosti("certify", "tiny-llama3", "--store", tmp_path / "kept", "--jobs", "1")
 
     assert (0, "") == (ended.code, ended.err)
-    assert ["kernel     forms  instructions", "embedding      1", "logits         1"] == ended.out.splitlines()[:3]
-    assert f"2 certificates of tiny-llama3 on sm_90, by Triton {version()}, 2 of them new: {tmp_path}" in ended.out
-    assert 2 == len(list((tmp_path / "kept").iterdir()))
+    rows = ["kernel     forms  instructions", "embedding      1", "logits         1", "weights        1"]
+    assert rows == ended.out.splitlines()[:4]
+    assert f"3 certificates of tiny-llama3 on sm_90, by Triton {version()}, 3 of them new: {tmp_path}" in ended.out
+    assert 3 == len(list((tmp_path / "kept").iterdir()))
     monkeypatch.setenv(FOLDER, str(tmp_path / "kept"))
     assert ", 0 of them new: " in vosti("certify", "tiny-llama3").out
 
@@ -72,7 +75,7 @@ def test_proofs_need_a_solver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     assert (2, "") == (ended.code, ended.out)
     assert "no certificate of embedding WIDTH=256" in ended.err
-    assert "and 1 other form in" in ended.err
+    assert "and 2 other forms in" in ended.err
     assert "pip install z3-solver" in ended.err
 
 
@@ -96,16 +99,19 @@ def test_bad_input_is_refused(arguments: tuple[str, ...], said: str) -> None:
 
 
 def test_nothing_is_left_out_that_a_model_launches() -> None:
-    """Every kernel of both forms of attention and of what is read back; pages of all sizes that vosti itself uses."""
+    """Every kernel of both forms of attention, of what is read back and of what weighs tokens; pages of all sizes that
+    vosti itself uses.
+    """
     from vosti.impl.cli.certify import cases_of
 
     cases = cases_of("tiny-gemma3", "sm_90", ())
     table = load("sm_90")
 
     assert {case.constants["PAGE"] for case in cases if "PAGE" in case.constants} == {1, 4, 8, 16, 64}
-    assert {case.kernel for case in cases} == {
-        case.kernel for case in forms(entries_of(find_checkpoint("tiny-gemma3"), table), "sm_90")
-    }
+    in_table = {case.kernel for case in forms(entries_of(find_checkpoint("tiny-gemma3"), table), "sm_90")}
+    fixed = {one.kernel.contract.kernel for one in FIXED}
+    assert in_table | fixed == {case.kernel for case in cases}
+    assert "weights" in fixed
     assert {"attention", "attention_split", "attention_merge", "digest", "digest_merge"} <= {
         case.kernel for case in cases
     }

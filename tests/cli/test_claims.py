@@ -10,6 +10,8 @@ pytest.importorskip("triton", reason="the kernels need Triton, which is not inst
 
 from vosti.impl.cli.claims import ASSUMED, LAUNCHED, MEANING, PREMISES, PROBED, PROVED, Premise, as_json, page, premises
 from vosti.impl.cli.kernel_claims import seen_to
+from vosti.kernels.contract import Buffer
+from vosti.kernels.sample_weights import WEIGHTS
 from vosti.kernels.verifier.rules import RULES
 from vosti.proofs.forward_premises import FOLLOWED, MEMORY
 from vosti.proofs.forward_premises import premises as of_contracts
@@ -60,6 +62,20 @@ def test_every_premise_of_every_contract_is_there() -> None:
         assert by
     assert len(MEMORY) - 1 == sum(premise.statement.startswith("Launches of all: ") for premise in claimed)
     assert all(premise.carried in MEANING for premise in claimed)
+
+
+def test_the_premises_of_weighing_are_there() -> None:
+    """Those that the launcher checks, and what is said of each buffer's contents."""
+    checked, assumed = (premise for premise in premises(W) if premise.statement.startswith("Launches of weights: "))
+
+    assert (LAUNCHED, ASSUMED) == (checked.carried, assumed.carried)
+    assert all(premise in checked.statement for premise in WEIGHTS.contract.premises)
+    ((name, (low, high)),) = [
+        (one.name, one.within) for one in WEIGHTS.contract.parameters if isinstance(one, Buffer) and one.within
+    ]
+    assert ("min_ps", "0", "2**20 + 1") == (name, low, high)
+    assert "0 <= min_ps[i] <= 2**20" in assumed.statement
+    assert () == WEIGHTS.contract.facts
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,10 +27,11 @@ from vosti.impl.backends.cuda.opening import entries_of, open_cuda
 from vosti.impl.errors import InvalidOptionError, UncertifiedKernelError
 from vosti.impl.models.model import Model
 from vosti.impl.options import PROVE_MISSING, Certification
-from vosti.kernels.catalogue import KERNELS, SAMPLER, TARGETS, Instance, instances
+from vosti.kernels.catalogue import FIXED, KERNELS, SAMPLER, TARGETS, Instance, instances
 from vosti.kernels.contract import Contract
 from vosti.kernels.embedding import embedding
 from vosti.kernels.launch import Kernel
+from vosti.kernels.sample import Parameters, draw
 from vosti.kernels.tables import Entry, Table, load
 from vosti.kernels.verifier.binding import Binding, Certificate
 from vosti.kernels.verifier.certify import FOLDER
@@ -44,7 +46,7 @@ H200 = Device("NVIDIA H200", "sm_90", "580.159.04", "2.11.0+cu130", "triton 3.6.
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of certificates: of the embedding, and of nothing else."""
+    """A folder of certificates: of the embedding and of what every model launches, and of nothing else."""
     return tmp_path_factory.mktemp("certificates")
 
 
@@ -115,6 +117,24 @@ def test_another_binary_is_refused(
     assert 3 == function.launches
 
 
+@pytest.mark.parametrize(("constants", "refused"), [({}, False), ({"BLOCK": 1024}, True)], ids=["fixed", "another"])
+def test_the_sampler_weighs_by_what_a_certificate_names(
+    constants: dict[str, int], refused: bool, certifier: Certifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What every model launches has a certificate, beside the entries; a binary of another tile has none."""
+    (instance,) = (one for one in FIXED if one.kernel is SAMPLER["weights"])
+    other = replace(instance, tile=replace(instance.tile, blocks=tuple(constants.items()) or instance.tile.blocks))
+    weighing, drawing = Compiled(other), Compiled(other)
+    monkeypatch.setattr("vosti.kernels.sample.WEIGHTS", Kernel(weighing, SAMPLER["weights"].contract))
+    contract = replace(SAMPLER["draw_from_all"].contract, unproved="because")
+    monkeypatch.setattr("vosti.kernels.sample.DRAW_FROM_ALL", Kernel(drawing, contract))
+    parameters = Parameters(torch.ones(2, dtype=torch.float64), *torch.zeros(4, 2, dtype=torch.int64))
+
+    with certifier.watching(), pytest.raises(UncertifiedKernelError, match="of weights") if refused else nullcontext():
+        draw(torch.zeros(2, 64), parameters, cuts=False)
+    assert (1, 0 if refused else 1) == (weighing.launches, drawing.launches)
+
+
 def test_what_nothing_is_claimed_of_is_launched(certifier: Certifier, monkeypatch: pytest.MonkeyPatch) -> None:
     """A contract that says so needs no certificate."""
     contract = replace(KERNELS["embedding"].contract, unproved="because")
@@ -151,7 +171,7 @@ def test_certificates_are_described(certifier: Certifier) -> None:
     certifier.require([TABLE.entry("embedding", width=1024, scaled=0)])
 
     assert described == certifier.described([EMBEDDING])
-    assert sorted(SAMPLER) == described["unproved"]
+    assert sorted(set(SAMPLER) - {one.kernel.contract.kernel for one in FIXED}) == described["unproved"]
     assert described != certifier.described([TABLE.entry("embedding", width=1024, scaled=0)])
     assert 64 == len(str(described["certificates"]))
 
@@ -161,7 +181,7 @@ def test_sizes_of_pages_are_no_part_of_the_description(monkeypatch: pytest.Monke
     asked: list[list[int]] = []
 
     def found(cases: list[Case], *arguments: object, **options: object) -> list[Certificate]:
-        asked.append(sorted(case.constants["PAGE"] for case in cases))
+        asked.append(sorted(case.constants["PAGE"] for case in cases if case.kernel == "attention"))
         return [certificate_of(case) for case in cases]
 
     monkeypatch.setattr("vosti.impl.backends.cuda.certifier.certificates", found)
@@ -180,6 +200,15 @@ def certificate_of(case: Case) -> Certificate:
     """One that says next to nothing."""
     binding = Binding(case.kernel, "", "", case.name, (), 90, "", ())
     return Certificate(binding, tuple(case.constants.items()), "", "", (), ())
+
+
+def test_what_samples_has_a_place_in_the_description(certifier: Certifier) -> None:
+    """Its certificate is one of those that the digest is of."""
+    described = certifier.described([EMBEDDING])
+    (weights,) = (name for name in certifier._found if name.startswith("weights "))
+    certifier._found[weights] = replace(certifier._found[weights], rules=())
+
+    assert described["certificates"] != certifier.described([EMBEDDING])["certificates"]
 
 
 def test_the_interpreter_has_no_binaries() -> None:

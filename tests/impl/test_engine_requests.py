@@ -1,6 +1,7 @@
 """A request at the engine's door: what is refused, what an output says, what a seed is."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ from company import REFERENCE, Arrival, Workload, assert_same, drive, serve, ser
 from hashing_backend import HashingBackend
 from vosti.impl.backend import Batch, ForwardResult
 from vosti.impl.engine import Engine
-from vosti.impl.errors import EngineStoppedError, InvalidOptionError, UnknownRequestError
+from vosti.impl.errors import EngineStoppedError, InvalidOptionError, UncertifiedKernelError, UnknownRequestError
 from vosti.impl.fingerprint import fingerprint_of
 from vosti.impl.options import EngineOptions, SamplingParams
 from vosti.spec.state import RequestId, Token
@@ -228,3 +229,34 @@ def test_a_drafter_sees_prompt_and_output() -> None:
     engine.add_request((1, 2), replace(GREEDY, max_tokens=2), request_id="r")
     tokens = outputs(engine)["r"]
     assert [("r", (1, 2), ()), ("r", (1, 2), tokens[:1])] == drafter.asked
+
+
+class Watching(HashingBackend):
+    """Says where tokens may be drawn, and counts it."""
+
+    entered = 0
+    refused = False
+
+    def forward(self, batch: Batch) -> ForwardResult:
+        """With a place for what is launched on the logits."""
+        return replace(super().forward(batch), launching=self._launching)
+
+    def _launching(self) -> nullcontext[None]:
+        self.entered += 1
+        if self.refused:
+            raise UncertifiedKernelError("refused")
+        return nullcontext()
+
+
+@pytest.mark.parametrize("finds_largest", [False, True])
+def test_tokens_are_drawn_where_the_backend_watches(finds_largest: bool) -> None:
+    """So a backend can refuse what samples, and then there is no token, though it computed the logits."""
+    backend = Watching(finds_largest=finds_largest)
+    engine = Engine(backend, REFERENCE)
+    engine.add_request((1, 2), replace(GREEDY, temperature=1, seed=0, max_tokens=3), request_id="one")
+
+    (first,) = engine.step()
+    assert (1, 2) == (len(first.new_token_ids), backend.entered)
+    backend.refused = True
+    with pytest.raises(UncertifiedKernelError, match="refused"):
+        engine.step()

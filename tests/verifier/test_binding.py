@@ -124,6 +124,9 @@ def test_an_atomic_addition_is_found(scaled: Any) -> None:
         ("add.rz.f32 %f3, %f1, %f2;", "which no operation is known to be made of"),
         ("add.rn.ftz.f32 %f3, %f1, %f2;", "which no operation is known to be made of"),
         ("fma.rn.bf16x2 %r3, %r1, %r2, %r1;", "which no operation is known to be made of"),
+        ("fma.rn.f64 %fd3, %fd1, %fd2, %fd1;", "which no operation is known to be made of"),
+        ("mul.f64 %fd3, %fd1, %fd2;", "which no operation is known to be made of"),
+        ("div.rn.f64 %fd3, %fd1, %fd2;", "which no operation of the typed IR asks for"),
         ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f1}, {%r1}, {%r2}, {%f1};", "no operation is known"),
         (
             "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f1}, {%r1}, {%r2}, {%f1};",
@@ -153,6 +156,7 @@ def test_an_instruction_that_nothing_asks_for_is_found(scaled: Any, line: str, f
         ("PREEXIT ;", "machine code has PREEXIT: a launch"),
         ("ACQBULK ;", "machine code has ACQBULK: a launch"),
         ("@P1 FFMA R0, R1, R2, R3 ;", "machine code has FFMA, and no instruction"),
+        ("DFMA R0, R2, R4, R6 ;", "machine code has DFMA, and no instruction"),
         ("HFMA2.MMA R0, R1, R2, R3 ;", "machine code has HFMA2, and no instruction"),
     ],
 )

@@ -229,7 +229,7 @@ class CudaBackend:
         rows = len(batch.tokens)
         kv = np.logical_or.reduce([forward.flagged(name)[:rows] for name in forward.kv_flags])
         flagged = forward.flagged("logit_flags")[: len(logits)]
-        return ForwardResult(logits, ~kv, flagged, largest.numpy().astype(np.int64))
+        return ForwardResult(logits, ~kv, flagged, largest.numpy().astype(np.int64), self._watching)
 
     def shape_of(self, packed: Packed) -> Shape:
         """The shape that the batch is run in: padded, so that few shapes occur, unless it is large."""

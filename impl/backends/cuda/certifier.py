@@ -16,7 +16,7 @@ from vosti.kernels.errors import KernelError
 from vosti.kernels.launch import Kernel, watched
 from vosti.kernels.tables import Entry
 from vosti.kernels.verifier.binding import Certificate, encode
-from vosti.kernels.verifier.certify import certificates, default_store, forms, full_name
+from vosti.kernels.verifier.certify import certificates, default_store, full_name, launched
 
 UNVERIFIED = "unverified"
 """What W says instead of the certificates' digest, where there are none."""
@@ -49,14 +49,15 @@ class Certifier:
             )
 
     def require(self, entries: Iterable[Entry], page_sizes: Iterable[int] = ()) -> None:
-        """Find a certificate for each form of the entries, or make it; with `unsafe_unverified`, do nothing.
+        """Find a certificate for each form that is launched, or make it; with `unsafe_unverified`, do nothing.
 
         Raises `UncertifiedKernelError`, naming the kernel and the remedies, for what has none.
         """
         if self._asked.unsafe_unverified:
             return
         sizes = (*page_sizes, *self._asked.page_sizes)
-        wanted = [case for case in forms(entries, self._architecture, sizes) if full_name(case) not in self._found]
+        cases = launched(entries, self._architecture, sizes)
+        wanted = [case for case in cases if full_name(case) not in self._found]
         try:
             found = certificates(
                 wanted,
@@ -75,17 +76,17 @@ class Certifier:
             self._certified.setdefault(key, set()).add(certificate.binding.cubin)
 
     def described(self, entries: Iterable[Entry]) -> dict[str, object]:
-        """What W says of certificates: the digest of those of the entries, and the kernels that have none."""
+        """What W says of certificates: the digest of those of what is launched, and the kernels that have none."""
         entries = list(entries)
-        launched = {choice.kernel for entry in entries for choice in entry.choices} | set(SAMPLER)
+        kernels = {choice.kernel for entry in entries for choice in entry.choices} | set(SAMPLER)
         if self._asked.unsafe_unverified:
-            return {"certificates": UNVERIFIED, "unproved": sorted(launched)}
+            return {"certificates": UNVERIFIED, "unproved": sorted(kernels)}
         # Forms for other sizes of pages are left out: sizes of pages are no part of W.
-        found = {full_name(case): case.kernel for case in forms(entries, self._architecture)}
+        found = {full_name(case): case.kernel for case in launched(entries, self._architecture)}
         text = "".join(encode(self._found[name]) for name in sorted(found))
         return {
             "certificates": hashlib.sha256(text.encode()).hexdigest(),
-            "unproved": sorted(launched - set(found.values())),
+            "unproved": sorted(kernels - set(found.values())),
         }
 
     def watching(self) -> AbstractContextManager[None]:
