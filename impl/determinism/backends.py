@@ -1,4 +1,7 @@
-"""Backends of one model as the axes want them: plain, with other tiles, with a token whose values are not finite."""
+"""Backends of one model as the axes want them: plain, with other tiles, with a token whose values are not finite.
+
+They can be let go, weights and all, while another process needs the memory, and are loaded again when one is opened.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vosti.impl.determinism.errors import ResultsError
 from vosti.impl.determinism.protocol import Settings
-from vosti.impl.determinism.vosti_engine import Ran, Shows, shows_nothing
+from vosti.impl.determinism.vosti_engine import PLAIN, Ran, Shows, shows_nothing
 
 if TYPE_CHECKING:
     from vosti.impl.backend import Backend, Batch
@@ -30,6 +34,43 @@ class Backends:
 
     variants: Mapping[str, Sequence[str]] = field(default_factory=dict)
     shows: Shows = shows_nothing
+
+
+class Loaded:
+    """The backends of a model that is loaded when one is opened, and stays until it is let go."""
+
+    def __init__(self, load: Callable[[], Backends]) -> None:
+        """Load nothing yet."""
+        self._load = load
+        self._backends: Backends | None = None
+        self._configuration: Mapping[str, object] | None = None
+        """W, once it was let go: it must be the same from then on."""
+
+    @property
+    def backends(self) -> Backends:
+        """The backends. Raises what loading raises, and `ResultsError` if it yields another W than before."""
+        if self._backends is None:
+            found = self._load()
+            if self._configuration is not None and self._configuration != found.open(PLAIN).fingerprint():
+                raise ResultsError("The model was loaded again and has another W: was a file of it, or of us, changed?")
+            self._backends = found
+        return self._backends
+
+    def open(self, settings: Settings) -> Backend:
+        """The backend for some settings."""
+        return self.backends.open(settings)
+
+    def release(self) -> None:
+        """Let weights, pools and captured graphs go, and give the GPU what they took of its memory."""
+        if self._backends is None:
+            return
+        import torch
+
+        self._configuration = self._backends.open(PLAIN).fingerprint()
+        self._backends = None
+        gc.unfreeze()  # what was loaded for a GPU was left out of collections
+        gc.collect()
+        torch.cuda.empty_cache()
 
 
 def open_backends(

@@ -72,6 +72,7 @@ class Bench:
         self.subject = subject
         self.geometry = geometry
         self._references: dict[tuple[object, ...], Answer] = {}
+        self._companies: dict[tuple[Settings, tuple[Ask, ...]], list[Answer]] = {}
 
     def serve(self, settings: Settings, *calls: Sequence[Ask]) -> list[list[Answer]]:
         """The answers of an engine with these settings to some calls, one after the other."""
@@ -79,8 +80,21 @@ class Bench:
             return [arm.serve(asks) for asks in calls]
 
     def serve_fresh(self, settings: Settings, asks: Sequence[Ask], *, cold: bool = False) -> list[Answer]:
-        """The answers of an engine in a fresh process, perhaps with no compiled kernels."""
+        """The answers of an engine in a fresh process, perhaps with no compiled kernels.
+
+        It takes the memory of the engine here, which has to be loaded again for what comes next.
+        """
+        self.subject.release()
         return serve_fresh(self.subject.fresh(), settings, asks, cold=cold)
+
+    def companies(self, settings: Settings, groups: Iterable[tuple[Ask, ...]]) -> dict[tuple[Ask, ...], list[Answer]]:
+        """The answers to groups of requests, each served together by an engine of its own; kept for the next time."""
+        found = {}
+        for group in groups:
+            if (settings, group) not in self._companies:
+                (self._companies[settings, group],) = self.serve(settings, group)
+            found[group] = self._companies[settings, group]
+        return found
 
     def references(self, asks: Iterable[Ask], settings: Settings | None = None) -> list[Answer]:
         """The answers of a cold engine, each request served alone; kept for the next time.

@@ -232,8 +232,9 @@ def _restart(stage: Stage) -> Iterator[Case]:
     asks = [Ask(f"again-{i}", stage.prompt(stage.page + 7 * i, 18_000 + i), 4 if stage.quick else 16) for i in range(8)]
 
     def run(number: int, bench: Bench) -> Iterator[Pair]:
+        references = bench.references(asks)  # before the fresh process takes the memory
         answers = bench.serve_fresh(stage.settings(), asks, cold=True)
-        for ask, answer, reference in zip(asks, answers, bench.references(asks), strict=True):
+        for ask, answer, reference in zip(asks, answers, references, strict=True):
             yield from pairs(f"restart/{number}", ask, answer, reference)
 
     for number in stage.some((1, 2), (1,)):

@@ -117,9 +117,10 @@ def _batch(vocabulary: Vocabulary, geometry: Geometry, sizes: Sizes) -> Iterator
             run = partial(_groups, asks, groups, f"{size}-{name}")
             yield Case("batch", f"batch/{size}-{name}", cost, len(asks), run)
     largest = max(sizes.group_sizes)
+    begins = {i: i // largest * largest for i in sizes.fresh}
+    companies = {i: tuple(asks[begin : begin + largest]) for i, begin in begins.items()}
     for i in sizes.fresh:
-        begin = i // largest * largest
-        run = partial(_fresh, asks, asks[begin : begin + largest], asks[i])
+        run = partial(_fresh, asks, companies, i)
         yield Case("batch", f"batch/fresh-{i:02}", len(asks[i].prompt), 2, run)
 
 
@@ -130,13 +131,14 @@ def _groups(asks: list[Ask], groups: list[list[Ask]], name: str, bench: Bench) -
             yield from _first(f"batch/{name}", ask, answer, alone[ask.name], None)
 
 
-def _fresh(asks: list[Ask], group: list[Ask], ask: Ask, bench: Bench) -> Iterator[Pair]:
-    settings = bench.geometry.settings()
+def _fresh(asks: list[Ask], companies: dict[int, tuple[Ask, ...]], i: int, bench: Bench) -> Iterator[Pair]:
+    """One prompt in a fresh process. First what all of these cases need here, so that it is loaded for that once."""
+    settings, ask, group = bench.geometry.settings(), asks[i], companies[i]
+    alone = bench.references(asks, settings)[i]
+    together = bench.companies(settings, companies.values())[group][group.index(ask)]
     (answer,) = bench.serve_fresh(settings, [ask])
-    alone = bench.references(asks, settings)[asks.index(ask)]
     yield from _first("batch/fresh-alone", ask, answer, alone, None)
-    (together,) = bench.serve(settings, group)
-    yield from _first("batch/fresh-group", ask, answer, together[group.index(ask)], None)
+    yield from _first("batch/fresh-group", ask, answer, together, None)
 
 
 # ---------------------------------------------------------------- chunk

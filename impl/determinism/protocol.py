@@ -1,8 +1,9 @@
 """How the suite drives an engine: requests of token ids in; logit rows, tokens and schedule out.
 
 An engine that is measured is a `Subject`; it is opened with `Settings` and then serves. One is open at a time, so that
-a subject needs memory for one pool. What a subject cannot do it leaves out of `abilities`, and the axes that need it
-are reported as not applicable; what it cannot show it leaves None, and a pair then counts on what was asked for.
+a subject needs memory for one pool; while another process has its turn, for none. What a subject cannot do it leaves
+out of `abilities`, and the axes that need it are reported as not applicable; what it cannot show it leaves None, and a
+pair then counts on what was asked for.
 """
 
 from __future__ import annotations
@@ -224,7 +225,10 @@ class Subject(Protocol):
         """Versions and hardware, for the report."""
 
     def open(self, settings: Settings) -> Arm:
-        """An engine with an empty pool."""
+        """An engine with an empty pool. Takes memory again that was let go."""
+
+    def release(self) -> None:
+        """Let the memory go that the same engine needs in another process: weights and pool. No arm may be open."""
 
     def fresh(self) -> Sequence[str]:
         """The arguments of `python -m vosti.impl.determinism.fresh` that make the same subject in another process."""

@@ -71,25 +71,30 @@ def open_subject(choice: Choice) -> Subject:
 def _vosti(choice: Choice) -> Subject:
     import torch
 
-    from vosti.impl.determinism.backends import open_backends
+    from vosti.impl.determinism.backends import Backends, Loaded, open_backends
     from vosti.impl.determinism.vosti_engine import VostiSubject
 
     torch.set_num_threads(1)
     path = find_checkpoint(choice.model)
-    backends = open_backends(
-        path,
-        choice.backend,
-        dummy_weights=choice.dummy_weights,
-        unsafe_unprobed=choice.unsafe_unprobed,
-        certification=Certification(choice.certified_only, choice.unsafe_unverified),
-    )
-    config = backends.model.config
+
+    def load() -> Backends:
+        return open_backends(
+            path,
+            choice.backend,
+            dummy_weights=choice.dummy_weights,
+            unsafe_unprobed=choice.unsafe_unprobed,
+            certification=Certification(choice.certified_only, choice.unsafe_unverified),
+        )
+
+    loaded = Loaded(load)
+    config = loaded.backends.model.config
     windows = [attention.window for attention in config.attention.values() if attention.window is not None]
     return VostiSubject(
-        backends.open,
+        loaded.open,
         read_vocabulary(path, config.vocab_size),
         window=min(windows, default=None),
-        variants=backends.variants,
-        shows=backends.shows,
+        variants=loaded.backends.variants,
+        shows=loaded.backends.shows,
         fresh=choice.words(),
+        release=loaded.release,
     )

@@ -7,9 +7,11 @@ with prefix caching, the cache of the request before is cropped to what is share
 from __future__ import annotations
 
 import copy
+import gc
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from vosti.impl.bundled import find_checkpoint
@@ -42,7 +44,7 @@ class TransformersSubject(OutsideModel):
         Raises `MissingEngineError` if transformers is not installed.
         """
         try:
-            import transformers
+            import_module("transformers")
         except ModuleNotFoundError as error:
             raise MissingEngineError("transformers is not installed: pip install 'vosti[peers]'.") from error
         import torch
@@ -51,17 +53,28 @@ class TransformersSubject(OutsideModel):
         if device == "cpu":
             torch.set_num_threads(1)  # or the order of sums would depend on the machine, too
         self._choice = choice
-        path = find_checkpoint(choice.model)
-        if choice.dummy_weights is None:
-            model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype="auto")
-        else:
-            torch.manual_seed(choice.dummy_weights)
-            config = transformers.AutoConfig.from_pretrained(path)
-            with torch.device(device):
-                model = transformers.AutoModelForCausalLM.from_config(config.get_text_config(), dtype=torch.bfloat16)
-        self.model = model.to(device).eval()
         self.device = torch.device(device)
-        super().__init__(path, self.model.config.get_text_config())
+        self._path = find_checkpoint(choice.model)
+        self._model: Any = None
+        super().__init__(self._path, self.model.config.get_text_config())
+
+    @property
+    def model(self) -> Any:
+        """The model, which is loaded unless it is."""
+        if self._model is None:
+            self._model = self._load().to(self.device).eval()
+        return self._model
+
+    def _load(self) -> Any:
+        import torch
+        from transformers import AutoConfig, AutoModelForCausalLM
+
+        if self._choice.dummy_weights is None:
+            return AutoModelForCausalLM.from_pretrained(self._path, dtype="auto")
+        torch.manual_seed(self._choice.dummy_weights)
+        config = AutoConfig.from_pretrained(self._path)
+        with self.device:
+            return AutoModelForCausalLM.from_config(config.get_text_config(), dtype=torch.bfloat16)
 
     @property
     def name(self) -> str:
@@ -93,6 +106,14 @@ class TransformersSubject(OutsideModel):
     def open(self, settings: Settings) -> TransformersArm:
         """A model without any cache."""
         return TransformersArm(self.model, self.device, settings)
+
+    def release(self) -> None:
+        """Let the model go."""
+        import torch
+
+        self._model = None
+        gc.collect()
+        torch.cuda.empty_cache()
 
     def fresh(self) -> Sequence[str]:
         """How another process makes the same subject."""

@@ -80,12 +80,16 @@ class VllmSubject(OutsideModel):
     def open(self, settings: Settings) -> VllmArm:
         """An engine with an empty prefix cache: the one before, if its settings were the same."""
         if self._loaded is None or self._loaded[0] != settings:
-            self._loaded = None
-            gc.collect()  # so that two engines never share the GPU
+            self.release()
             self._loaded = (settings, self._vllm.LLM(**self._arguments(settings)))
         llm = self._loaded[1]
         llm.reset_prefix_cache()
         return VllmArm(self._vllm, llm, settings, self._vocabulary.size)
+
+    def release(self) -> None:
+        """Let the engine go, so that two engines never share the GPU."""
+        self._loaded = None
+        gc.collect()
 
     def _arguments(self, settings: Settings) -> dict[str, object]:
         return {

@@ -227,19 +227,23 @@ class VostiSubject:
         variants: Mapping[str, Sequence[str]] | None = None,
         shows: Shows = shows_nothing,
         fresh: Sequence[str] = (),
+        release: Callable[[], None] = lambda: None,
     ) -> None:
         """The engine.
 
         Args:
-            open_backend: the backend for some settings: its variant, and the token whose embedding is NaN.
+            open_backend: the backend for some settings: its variant, and the token whose embedding is NaN. Nothing else
+                here keeps one.
             vocabulary: what prompts are made of.
             window: of the model's local layers.
             variants: what the backend's kernels may use without changing a value, by axis.
             shows: what they used.
             fresh: how another process makes the same subject.
+            release: lets go of what backends share; `open_backend` takes it again.
         """
         self._open_backend = open_backend
-        self._plain = open_backend(PLAIN)
+        self._release = release
+        self._context = open_backend(PLAIN).max_positions
         self._vocabulary = vocabulary
         self._window = window
         self._variants = dict(variants or {})
@@ -269,7 +273,7 @@ class VostiSubject:
     @property
     def context(self) -> int:
         """The longest sequence that the model takes."""
-        return self._plain.max_positions
+        return self._context
 
     @property
     def window(self) -> int | None:
@@ -278,7 +282,7 @@ class VostiSubject:
 
     def configuration(self) -> Mapping[str, object]:
         """W."""
-        return self._plain.fingerprint()
+        return self._open_backend(PLAIN).fingerprint()
 
     def environment(self) -> Mapping[str, str]:
         """Versions and hardware."""
@@ -286,9 +290,11 @@ class VostiSubject:
 
     def open(self, settings: Settings) -> VostiArm:
         """A fresh engine over a fresh pool."""
-        special = settings.variant or settings.non_finite_token is not None
-        backend = self._open_backend(settings) if special else self._plain
-        return VostiArm(backend, settings, self._shows)
+        return VostiArm(self._open_backend(settings), settings, self._shows)
+
+    def release(self) -> None:
+        """Let weights and pool go."""
+        self._release()
 
     def fresh(self) -> Sequence[str]:
         """How another process makes the same subject."""

@@ -1,11 +1,13 @@
 """Axes of kernels of the GPU without a GPU: the cuda backend in Triton's interpreter, on float32.
 
 A program of its own, because the interpreter has to be chosen before Triton is imported. It prints one line of JSON for
-each case: its name, the state of each pair, and the reasons of those that do not match.
+each case: its name, the state of each pair, and the reasons of those that do not match. Between the first two it says
+how many tensors there are while the model is loaded, and how many when it was let go.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 from collections.abc import Callable, Iterable
@@ -15,7 +17,7 @@ from cuda_interpreted import LLAMA, backends
 
 from vosti.impl.backend import Backend
 from vosti.impl.determinism.axes import Scenario
-from vosti.impl.determinism.backends import ONE_PASS, cuda_backends, shown
+from vosti.impl.determinism.backends import ONE_PASS, Backends, Loaded, cuda_backends, shown
 from vosti.impl.determinism.cases import Bench, Pair
 from vosti.impl.determinism.extended_scheduling import ending
 from vosti.impl.determinism.prompts import Geometry
@@ -87,13 +89,35 @@ def main() -> None:
     torch.set_num_threads(1)
     # The interpreter knows no library functions; the kernels call one.
     libdevice.tanh = lambda x: tl.tensor(TensorHandle(np.tanh(x.handle.data), x.dtype), x.type)
-    opened, faults = cuda_backends(backends(LLAMA)[1], "cpu").open, [faultless]
-    subject = VostiSubject(lambda settings: faults[-1](opened, settings), VOCABULARY, shows=shown)
+    faults, before = [faultless], tensors()
+    loaded = Loaded(load)
+    subject = VostiSubject(
+        lambda settings: faults[-1](loaded.open, settings), VOCABULARY, shows=shown, release=loaded.release
+    )
     bench = Bench(subject, Geometry(16))
     for name, (fault, pairs) in CASES.items():
         faults.append(fault)
         compared = [compare(pair) for pair in pairs(bench)]
         print(json.dumps([name, [(pair.name, pair.state, pair.why) for pair in compared]]), flush=True)
+        if name == "beside":
+            held = tensors() - before
+            subject.release()
+            print(json.dumps(["tensors", [held, tensors() - before]]), flush=True)
+
+
+def load() -> Backends:
+    """The backends of the model."""
+    return cuda_backends(backends(LLAMA)[1], "cpu")
+
+
+def tensors() -> int:
+    """How many hold more than one number, garbage among them; afterwards all is exempt from collections."""
+    import torch
+
+    gc.unfreeze()
+    count = sum(isinstance(thing, torch.Tensor) and thing.numel() > 1 for thing in gc.get_objects())
+    gc.freeze()
+    return count
 
 
 if __name__ == "__main__":

@@ -16,6 +16,9 @@ from vosti.impl.models.families import load_config
 POOL = 768 * 64
 """Slots of the suites' largest pool."""
 
+BESIDE = 6.0
+"""GB that a process takes beside weights and pool: buffers of a forward of 32,768 rows, and the driver's own."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -40,6 +43,11 @@ class Job:
     def name(self) -> str:
         """What tables and logs call it."""
         return " ".join(filter(None, (self.model, self.suite, self.engine, self.axes)))
+
+    @property
+    def need(self) -> float:
+        """GB that it takes at most: while a fresh process has the model, its own has let it go."""
+        return size(self.model) + BESIDE
 
     def file(self, folder: Path) -> Path:
         """Its results, as `vosti determinism` names them."""

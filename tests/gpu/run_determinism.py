@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from determinism_jobs import Job, Progress, merge, size
+from determinism_jobs import Job, Progress, merge
 
 VOSTI = (sys.executable, "-c", "import sys; from vosti.impl.cli import main; sys.exit(main())", "determinism")
 
@@ -32,9 +32,6 @@ CARD = 142.0
 
 ROOM = "there is no room for it"
 """Why a job waits that only needs memory."""
-
-BESIDE = 6.0
-"""GB that a process takes beside weights and pool: buffers of a forward of 32,768 rows, and the driver's own."""
 
 FEW = 24
 """Pairs that are left of a job in turn when the next one starts: of the longest prompts, most of a minute."""
@@ -50,9 +47,6 @@ NEWS = 60.0
 
 VERDICTS = (0, 1, 2)
 """Exit codes with which `vosti determinism` says something of pairs."""
-
-FRESH = ("batch/fresh", "restart/")
-"""Cases that load the model again in another process begin so."""
 
 
 @dataclass
@@ -83,14 +77,6 @@ class Jobs:
         files = (job.file(self.part(job)), job.file(self.folder))
         return Progress.of(next((file for file in files if file.is_file()), files[-1])).missing(job.axes)
 
-    def need(self, job: Job) -> float:
-        """GB that a job takes at most from now on."""
-        missing = self.missing(job)
-        # Before the first case is known, the axes tell.
-        cases = job.axes.split(",") if missing is None else [case for case, _ in missing]
-        again = any(case.startswith(FRESH) or case in ("", "batch", "restart") for case in cases)
-        return size(job.model) * (2 if again else 1) + BESIDE
-
     def obstacle(self, job: Job) -> str | None:
         """Why a job may not start now: another runs the same cases, others load and compile, or there is no room."""
         loading = [running.job.model for running in self.running if self.is_loading(running)]
@@ -98,8 +84,8 @@ class Jobs:
             return "another runs the same cases"
         if len(loading) >= LOADING or job.model in loading:
             return "others load"
-        taken = sum(self.need(running.job) for running in self.running)
-        return ROOM if taken + self.need(job) > CARD else None
+        taken = sum(running.job.need for running in self.running)
+        return ROOM if taken + job.need > CARD else None
 
     def is_loading(self, running: Running) -> bool:
         """Whether a process has not added anything to what it was given."""
@@ -234,10 +220,8 @@ def main() -> int:
     given.folder.mkdir(parents=True, exist_ok=True)
     jobs = Jobs(given.folder)
     for job in (*given.in_turn, *given.beside):
-        if jobs.need(job) > CARD:
-            parser.error(
-                f"{job.name} takes {jobs.need(job):.0f} of {CARD:.0f} GB; batch and restart load a model twice."
-            )
+        if job.need > CARD:
+            parser.error(f"{job.name} takes {job.need:.0f} of {CARD:.0f} GB.")
     run(jobs, given.in_turn, given.beside, given.lanes, given.seconds)
     subprocess.run([*VOSTI, "--report", str(given.folder)], stdout=subprocess.DEVNULL, check=False)
     return 0 if report(given.folder) else 1
