@@ -20,7 +20,7 @@ from vosti.kernels.launch import Kernel
 from vosti.kernels.linear import LINEAR, LINEAR_STREAM
 from vosti.kernels.rms_norm import RMS_NORM
 from vosti.kernels.rotary_store import ROTARY_STORE
-from vosti.kernels.sample import DRAW_FROM_ALL, WEIGHTS_TILE
+from vosti.kernels.sample import DRAW_FROM_ALL, DRAW_TILE, WEIGHTS_TILE
 from vosti.kernels.sample_cuts import DRAW_BEYOND_HEAD, DRAW_FROM_HEAD
 from vosti.kernels.sample_weights import WEIGHTS
 from vosti.kernels.tables import Entry
@@ -80,7 +80,7 @@ class Instance:
         return self.kernel.compiled(self.constants, self.tile, target, self.elements)
 
 
-FIXED: tuple[Instance, ...] = (Instance(WEIGHTS, {}, WEIGHTS_TILE),)
+FIXED: tuple[Instance, ...] = (Instance(WEIGHTS, {}, WEIGHTS_TILE), Instance(DRAW_FROM_ALL, {}, DRAW_TILE))
 """The forms of kernels that something is claimed of and no table has: every model launches them."""
 
 

@@ -136,6 +136,9 @@ class Fact:
     kept: str
     """Where it is seen to."""
 
+    at: tuple[str, ...] = ()
+    """The buffers at whose elements it is looked at; all that it indexes by its names, if none is named."""
+
 
 @dataclass(frozen=True, eq=False)
 class Contract:
@@ -173,7 +176,12 @@ class Contract:
     """Row programs of its own, in the form of `vosti.spec.numerics`: outputs' values call them by name."""
 
     context: tuple[Parameter, ...] = ()
-    """Parameters of an earlier launch, of which this one reads results: names in the outputs' values."""
+    """Parameters of an earlier launch, of which this one reads results, and numbers that facts define and no launch
+    has: names in the outputs' values and in facts."""
+
+    sums: tuple[str, ...] = ()
+    """What sums of integers over lanes may come to: of the lanes below `l`, in the program x, y, z. Where a sum is said
+    to be one of these, that is shown."""
 
     @cached_property
     def names(self) -> frozenset[str]:

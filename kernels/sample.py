@@ -13,10 +13,10 @@ import torch
 import triton
 import triton.language as tl
 
-from vosti.kernels.contract import Access, Buffer, Constant, Integer
+from vosti.kernels.contract import Access, Buffer, Constant, Contract, Fact, Integer, Output
 from vosti.kernels.launch import Kernel
 from vosti.kernels.sample_cuts import DRAW_BEYOND_HEAD, DRAW_FROM_HEAD
-from vosti.kernels.sample_weights import COMPARED, ROW, SUMS, WEIGHTS, drawn_share, first_beyond, sampling_contract
+from vosti.kernels.sample_weights import ROW, WEIGHTS, drawn_share, first_beyond
 from vosti.kernels.tile import Tile
 
 BLOCK = 2048
@@ -24,6 +24,12 @@ BLOCK = 2048
 
 WEIGHTS_TILE = Tile((("BLOCK", BLOCK),), 4, 1)
 """Of the launch that weighs."""
+
+BLOCKS = 256
+"""Blocks of a row, at most: a vocabulary is smaller than `sampling.VOCABULARY_LIMIT`."""
+
+DRAW_TILE = Tile((("BLOCK", BLOCK), ("BLOCKS", BLOCKS)), 4, 1)
+"""Of the launch that draws from all tokens."""
 
 WHOLE_BLOCK = 8192
 """Tokens of a whole row that one program looks at together."""
@@ -57,13 +63,19 @@ def draw_from_all_kernel(
     tl.store(out + row * 2 + 1, tl.where(accepted, 0, 2))
 
 
+_BY_DEFINITION = "by definition: reached[i, t] is the sum of the weights of the tokens below t"
+
+_DRAW = "(bits[i] if bits[i] >= 0 else bits[i] + 2**64) * reached[i, width] // 2**64"
+"""What `sampling.choose` calls the draw: `bits` holds the lower 64 bits of a number as a signed integer."""
+
 DRAW_FROM_ALL = Kernel(
     draw_from_all_kernel,
-    sampling_contract(
-        "draw_from_all",
-        (
+    Contract(
+        kernel="draw_from_all",
+        row_program="sampling.choose, from the weights of all tokens",
+        parameters=(
             Buffer("weights", "i32", ("rows", "width")),
-            Buffer("sums", "i64", SUMS),
+            Buffer("sums", "i64", ("rows", "blocks")),
             Buffer("best", "fp32", ("rows",)),
             Buffer("bits", "i64", ("rows",)),
             Buffer("out", "i32", ("rows", "2"), Access.WRITE),
@@ -72,9 +84,58 @@ DRAW_FROM_ALL = Kernel(
             Constant("BLOCK"),
             Constant("BLOCKS"),
         ),
-        "1",
-        "out[i, :] is the token drawn from all weights of row i, and DRAWN or REFUSED.",
-        f"it reads where running sums of numbers told it to, which the verifier does not follow; {COMPARED}",
+        grid=("rows", "1", "1"),
+        premises=("width < 2**19", "BLOCK <= 2**14", "blocks == cdiv(width, BLOCK)", "blocks <= BLOCKS <= 2**14"),
+        row_inputs=("weights[i, :]", "sums[i, :]", "best[i]", "bits[i]"),
+        outputs=(
+            Output(
+                "out",
+                ("i", "c"),
+                "choice(width, lambda t: weights[i, t], lambda t: reached[i, t], bits[i]) "
+                "if c == 0 else refusal(best[i])",
+                program=("i", "0", "0"),
+            ),
+        ),
+        conclusion=(
+            "out[i, 0] is the token that `sampling.choose` takes of all of row i's: the first at which the sum of "
+            "weights, its own included, exceeds the draw; out[i, 1] is DRAWN, or REFUSED if the row's largest logit is "
+            "-∞ or NaN."
+        ),
+        context=(
+            Buffer("reached", "i64", ("rows", "2**20"), within=("0", "2**43")),
+            Buffer("drawn", "i64", ("rows",), within=("0", "width")),
+        ),
+        facts=(
+            Fact(("i",), "reached[i, 0] == 0", kept=_BY_DEFINITION),
+            Fact(
+                ("i", "t"),
+                "weights[i, t] == reached[i, t + 1] - reached[i, t]",
+                kept=_BY_DEFINITION,
+                at=("weights",),
+            ),
+            Fact(
+                ("i", "s", "t"),
+                "reached[i, s] <= reached[i, t] or t < s",
+                kept=f"{_BY_DEFINITION}, and no weight is negative",
+            ),
+            Fact(
+                ("i", "b"),
+                "sums[i, b] == reached[i, min((b + 1) * BLOCK, width)] - reached[i, b * BLOCK]",
+                kept="by `weights`, the launch before",
+            ),
+            Fact(
+                ("i",),
+                f"reached[i, drawn[i]] <= {_DRAW} < reached[i, drawn[i] + 1]",
+                kept="by definition: there is such a token: the draw is below the sum of the weights, which is not 0",
+            ),
+        ),
+        sums=(
+            "reached[x, min(l * BLOCK, width)]",
+            "reached[x, min(min(l, drawn[x] // BLOCK) * BLOCK, width)]",
+            "min(l, drawn[x] // BLOCK)",
+            "reached[x, min(drawn[x] // BLOCK * BLOCK + l, width)] - reached[x, drawn[x] // BLOCK * BLOCK]",
+            "min(l, drawn[x] % BLOCK)",
+        ),
     ),
 )
 
@@ -89,10 +150,6 @@ class Parameters:
     min_ps: torch.Tensor
     bits: torch.Tensor
     """As signed integers."""
-
-
-def _power_of_two(count: int) -> int:
-    return 1 << (count - 1).bit_length()
 
 
 def draw(logits: torch.Tensor, parameters: Parameters, *, cuts: bool) -> torch.Tensor:
@@ -111,9 +168,8 @@ def draw(logits: torch.Tensor, parameters: Parameters, *, cuts: bool) -> torch.T
     shares = {"temperatures": parameters.temperatures, "min_ps": parameters.min_ps}
     WEIGHTS.launch({**common, **shares, "logits": logits, "weights": weights, "sums": sums}, WEIGHTS_TILE)
     common |= {"sums": sums, "bits": parameters.bits, "out": out, "blocks": blocks}
-    bound = ("BLOCKS", _power_of_two(blocks))
     if not cuts:
-        DRAW_FROM_ALL.launch({**common, "weights": weights}, Tile((("BLOCK", BLOCK), bound), 4, 1))
+        DRAW_FROM_ALL.launch({**common, "weights": weights}, DRAW_TILE)
         return out
     head = min(width, HEAD)
     largest = logits.topk(head, sorted=False)
@@ -127,7 +183,7 @@ def draw(logits: torch.Tensor, parameters: Parameters, *, cuts: bool) -> torch.T
             "top_ks": parameters.top_ks,
             "head": head,
         },
-        Tile((("HEAD", _power_of_two(head)), bound), 4, 1),
+        Tile((("HEAD", 1 << (head - 1).bit_length()), ("BLOCKS", BLOCKS)), 4, 1),
     )
     if head < width:
         cuts_of = {"top_ps": parameters.top_ps, "top_ks": parameters.top_ks, "bits": parameters.bits}

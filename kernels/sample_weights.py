@@ -80,7 +80,7 @@ def weights_kernel(logits, best, temperatures, min_ps, weights, sums, rows, widt
         logit, tl.load(best + row + one), tl.load(temperatures + row + one), tl.load(min_ps + row + one).to(tl.int64)
     )
     tl.store(weights + row * width + token, weight.to(tl.int32), mask=live)
-    tl.store(sums + row * tl.num_programs(1) + block, tl.sum(weight, 0))
+    tl.store(sums + row * tl.num_programs(1) + block, tl.sum(tl.where(live, weight, 0), 0))
 
 
 def sampling_contract(
@@ -129,13 +129,13 @@ WEIGHTS = Kernel(
             Output(
                 "sums",
                 ("i", "b"),
-                f"total(BLOCK, lambda l: {_WEIGHT.format('or_less(b * BLOCK + l < width, logits[i, b * BLOCK + l])')})",
+                f"total(BLOCK, lambda l: within(b * BLOCK + l < width, {_WEIGHT.format('logits[i, b * BLOCK + l]')}))",
                 program=("i", "b", "0"),
             ),
         ),
         conclusion=(
             "weights[i, t] is token t's `sampling.weight`, or 0 if min-p drops it; sums[i, b] is the sum of block b of "
-            "the row, filled up with -∞. Given: best[i] is the row's largest logit, none is NaN, temperatures[i] > 0."
+            "the row. Given: best[i] is the row's largest logit, none is NaN, temperatures[i] > 0."
         ),
     ),
 )

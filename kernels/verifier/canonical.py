@@ -514,13 +514,13 @@ class _Loops(ast.NodeTransformer):
         found: list[ast.stmt] = []
         for statement in body:
             found += self._loop(statement) if isinstance(statement, ast.For) else [self.visit(statement)]
-            self._bound[-1] |= _assigned([statement])
+            self._bound[-1] |= assigned([statement])
         return found
 
     def _loop(self, node: ast.For) -> list[ast.stmt]:
         assert isinstance(node.target, ast.Name)
         assert not node.orelse
-        carried = sorted(_assigned(node.body) & self._bound[-1])
+        carried = sorted(assigned(node.body) & self._bound[-1])
         apart = any(isinstance(one, ast.Is | ast.IsNot) for part in node.body for one in ast.walk(part))
         name = f"__body{self._count}__"
         self._count += 1
@@ -541,7 +541,7 @@ class _Loops(ast.NodeTransformer):
         return [definition, ast.Assign([target], call)]
 
 
-def _assigned(body: list[ast.stmt]) -> set[str]:
+def assigned(body: list[ast.stmt]) -> set[str]:
     """The names that statements bind, those within functions excepted."""
     found: set[str] = set()
     pending: list[ast.AST] = list(body)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeAlias
 
 from vosti.kernels.verifier.errors import RefusedError, located
@@ -44,6 +45,7 @@ from vosti.kernels.verifier.meanings import (
     logic,
     moved,
     selected,
+    upper_half,
 )
 from vosti.kernels.verifier.queries import Prover
 from vosti.kernels.verifier.tensors import Described, Lane, Pointer, Tensor, as_term
@@ -212,6 +214,9 @@ class Machine:
     words: Set[str] = frozenset()
     """Buffers whose integers are words."""
 
+    sum_of: Callable[[int, Callable[[Int], Int]], Callable[[Int], Int]] | None = None
+    """Of how many integers, and of each: what the sums of the first ones come to, if the contract says so."""
+
     accesses: list[Access] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     _iterations: Iterations = ()
@@ -299,7 +304,7 @@ class Machine:
         if name == "tt.reduce":
             return self._reduce(op, operands[0])
         if name == "tt.scan":
-            return _prefix_sums(op, operands[0])
+            return self._prefix_sums(op, operands[0])
         return lambda place: self._elementwise(op, operands, place)
 
     def _elementwise(self, op: Op, operands: tuple[Tensor, ...], place: Index) -> Lane:
@@ -314,7 +319,7 @@ class Machine:
             return integer_test(op, lanes, operands[0].type.element)
         if type_.is_boolean:
             return logic(op, lanes)
-        if all(isinstance(lane, Int) for lane in lanes) and name in INTEGERS:
+        if all(isinstance(lane, Int) for lane in lanes) and (name in INTEGERS or name == "tt.mulhiui"):
             return self._integer(op, lanes)
         if (name in EXACT_CASTS and isinstance(lanes[0], Int)) or (name in BITCASTS and type_ == operands[0].type):
             return lanes[0]
@@ -332,6 +337,8 @@ class Machine:
         x, y = lanes
         assert isinstance(x, Int)
         assert isinstance(y, Int)
+        if op.name == "tt.mulhiui":
+            return upper_half(x, y, 1 << INTEGER_WIDTHS[op.result.type.element])
         return INTEGERS[op.name](x, y)
 
     def _reduce(self, op: Op, operand: Tensor) -> Callable[[Index], Lane]:
@@ -345,7 +352,10 @@ class Machine:
             if length == 1:
                 return body(_ZERO)
             if type_.is_integer and isinstance(body(self.prover.ranged("lane", length)), Int):
-                return self._extreme(name, length, lambda k: operand.int((*place[:axis], k, *place[axis:])))
+                exact = partial(_line, operand, place[:axis], place[axis:])
+                if name == "addi" and self.sum_of:
+                    return self.sum_of(length, exact)(integer(length))
+                return self._extreme(name, length, exact)
             return Reduce(name, length, lambda k: as_term(body(k), type_.element), element=type_.element, op=op)
 
         return lane
@@ -359,6 +369,24 @@ class Machine:
         self.prover.state(found, at_least(_ZERO), at_least(integer(length - 1)), equal(found, body(witness)))
         return found
 
+    def _prefix_sums(self, op: Op, operand: Tensor) -> Callable[[Index], Lane]:
+        """Of each lane, the sum of words or integers up to it."""
+        axis, name, type_ = op.integer("axis"), _combining(op), op.result.type
+        if name != "addi" or op.integer("reverse") or type_.is_boolean:
+            raise RefusedError(f"a scan by {name}{' in reverse' * op.integer('reverse')} is not understood")
+        sums: dict[Index, Callable[[Int], Int]] = {}
+
+        def lane(place: Index) -> Lane:
+            before, after = place[:axis], place[axis + 1 :]
+            if self.sum_of and isinstance(operand[place], Int):
+                if (*before, *after) not in sums:
+                    exact = partial(_line, operand, before, after)
+                    sums[(*before, *after)] = self.sum_of(type_.shape[axis], exact)
+                return sums[(*before, *after)](place[axis] + 1)
+            return Sum(place[axis] + 1, lambda k: operand.term((*before, k, *after)), element=type_.element, op=op)
+
+        return lane
+
     # ------------------------------------------------------------ what must hold
 
     def _note(self, op: Op, operands: tuple[Tensor, ...], result: Tensor, path: tuple[Cond, ...]) -> None:
@@ -369,7 +397,7 @@ class Machine:
         def take(holds: Callable[[Index], Cond]) -> None:
             self.steps.append(Step(op, type_.shape, holds, path))
 
-        if op.name in INTEGERS or op.name == "arith.trunci":
+        if op.name in INTEGERS or op.name in ("arith.trunci", "tt.reduce", "tt.scan", "tt.mulhiui"):
             half = 1 << (INTEGER_WIDTHS[type_.element] - 1)
 
             def fits(place: Index) -> Cond:
@@ -459,6 +487,11 @@ class Machine:
             )
 
 
+def _line(operand: Tensor, before: Index, after: Index, lane: Int) -> Int:
+    """A lane along one axis."""
+    return operand.int((*before, lane, *after))
+
+
 def _combining(op: Op) -> str:
     """The operation by which a reduction or a scan combines two lanes."""
     (block,) = op.regions
@@ -467,23 +500,6 @@ def _combining(op: Op) -> str:
     if len(block.ops) != 2 or not of_lanes or block.terminator.operands != combine.results:
         raise RefusedError("a reduction is not one operation of the two lanes")
     return combine.name.partition(".")[2]
-
-
-def _prefix_sums(op: Op, operand: Tensor) -> Callable[[Index], Lane]:
-    """Of each lane, the sum of words up to it."""
-    axis, name, element = op.integer("axis"), _combining(op), op.result.type.element
-    if name != "addi" or op.integer("reverse") or op.result.type.is_boolean:
-        raise RefusedError(f"a scan by {name}{' in reverse' * op.integer('reverse')} is not understood")
-
-    def lane(place: Index) -> Lane:
-        return Sum(
-            place[axis] + 1,
-            lambda k: operand.term((*place[:axis], k, *place[axis + 1 :])),
-            element=element,
-            op=op,
-        )
-
-    return lane
 
 
 def _of_descriptor(_: Index) -> Lane:

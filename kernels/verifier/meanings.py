@@ -142,6 +142,11 @@ def dot(op: Op, left: Tensor, right: Tensor, start: Tensor) -> Callable[[Index],
     return lane
 
 
+def upper_half(x: Int, y: Int, values: int) -> Int:
+    """Of the product of two integers without sign, each of as many values."""
+    return choose(x >= 0, x, x + values) * choose(y >= 0, y, y + values) // values
+
+
 def selected(op: Op, lanes: tuple[Lane, ...], type_: Type) -> Lane:
     """One of two lanes."""
     test, yes, no = lanes

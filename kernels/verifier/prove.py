@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vosti.kernels.contract import ALIGNMENT, Buffer, Contract, Descriptor, Output
@@ -26,6 +26,7 @@ from vosti.kernels.verifier import ir, rules
 from vosti.kernels.verifier.canonical import Terms, rounded
 from vosti.kernels.verifier.errors import RefusedError, located
 from vosti.kernels.verifier.evaluate import Access, Machine
+from vosti.kernels.verifier.exact import sum_of
 from vosti.kernels.verifier.expressions import condition, evaluated, number
 from vosti.kernels.verifier.integers import (
     Cond,
@@ -138,6 +139,7 @@ class _Proving:
             self.subject.integers,
             self.subject.described,
             {p.name for p in contract.parameters if isinstance(p, Buffer) and p.words},
+            self._sum_of if contract.sums else None,
         )
         half = next((b.element for b in self.subject.buffers.values() if b.element in ("bf16", "f16")), "bf16")
         self.words = Vocabulary(Terms(self.prover, half), contract.own_programs)
@@ -227,6 +229,15 @@ class _Proving:
                 self._lanes[axis, length] = lane
             place.append(self._lanes[axis, length])
         return tuple(place)
+
+    def _sum_of(self, length: int, lane: Callable[[Int], Int]) -> Callable[[Int], Int]:
+        """What the sums of the first lanes come to: one of what the contract names."""
+        scope = {**self.subject.scope, **self.subject.programs}
+        self.matcher.use(rules.TELESCOPED)
+        named = [lambda n, text=text: number(text, {**scope, "l": n}) for text in self.contract.sums]
+        found = sum_of(length, lane, named, self.base)
+        self.proof.obligations["sums"] += 1
+        return found
 
     # ------------------------------------------------------------ integers and bounds
 

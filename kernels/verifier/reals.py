@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vosti.kernels.verifier.canonical import recompiled
-from vosti.kernels.verifier.integers import Cond, Int, integer
+from vosti.kernels.verifier.integers import Int, integer
 from vosti.kernels.verifier.ir import float_bits
 from vosti.kernels.verifier.terms import Apply, Constant, Select, Sum, Term, Test, Whole
 from vosti.spec import sampling
@@ -151,10 +151,12 @@ def narrowed(x: Term) -> Term:
     return Apply("trunci:i32", (x,), element="i32")
 
 
-def or_less(one: Cond, x: Term) -> Term:
-    """The number where the condition holds, −∞ elsewhere."""
-    return Select(one, x, Constant(float_bits(x.element, float("-inf")), element=x.element), element=x.element)
+def refusal(best: Term) -> Term:
+    """What becomes of a row with this largest logit: 0 if it is sampled, 2 if there is nothing to sample."""
+    least = Constant(float_bits(best.element, float("-inf")), element=best.element)
+    drawn, refused = (Whole(integer(one), element="i32") for one in (0, 2))
+    return Select(Test("ogt", best, least), drawn, refused, element="i32")
 
 
-WORDS = {one.__name__: one for one in (kept_weight, total, narrowed, or_less)}
+WORDS = {one.__name__: one for one in (kept_weight, total, narrowed, refusal)}
 """What contracts say of the sampler."""

@@ -121,6 +121,13 @@ WRAPPING_SUM = Rule(
     probed=False,
 )
 
+TELESCOPED = Rule(
+    "telescoped sum",
+    "If F(0) is 0 and each lane l is F(l + 1) − F(l), exact integers all, the sum of the lanes below n is F(n): by "
+    "induction over n. A result that fits its type is right in whatever order the lanes are added modulo a power of 2.",
+    probed=False,
+)
+
 SHOWN = Rule(
     "shown",
     "What was shown of a lane of a tensor that is stored, for arbitrary lanes, holds of each of its lanes.",
@@ -145,6 +152,7 @@ RULES: Mapping[str, Rule] = {
         EMPTY_TOTAL,
         HANDED_OVER,
         SHOWN,
+        TELESCOPED,
         WRAPPING_SUM,
     )
 }

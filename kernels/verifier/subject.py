@@ -253,6 +253,8 @@ def _triggers(fact: Fact) -> Iterator[_Trigger]:
     found: dict[_Trigger, None] = {}
     for node in ast.walk(ast.parse(fact.holds, mode="eval")):
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+            if fact.at and node.value.id not in fact.at:
+                continue
             parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
             indices = [_index(part, fact) for part in parts]
             if None not in indices and any(isinstance(index, str) for index in indices):
