@@ -25,6 +25,9 @@ def main() -> int:
     parser.add_argument("--kept", type=Path, help="a file of outcomes: what is in it is not tried again")
     parser.add_argument("--page", type=Path, help="a page whose section about outcomes is replaced")
     chosen = parser.parse_args()
+    page = "" if chosen.page is None else chosen.page.read_text(encoding="utf-8")
+    if chosen.page is not None:
+        replaced(page, [])
     kept = None if chosen.kept is None else Kept(chosen.kept)
     begun = time.monotonic()
     outcomes = campaign(
@@ -33,7 +36,7 @@ def main() -> int:
     report = Report(outcomes)
     lines = section(report, len(outcomes) if kept is None else kept.added, time.monotonic() - begun)
     if chosen.page is not None:
-        chosen.page.write_text(replaced(chosen.page.read_text(encoding="utf-8"), lines), encoding="utf-8")
+        chosen.page.write_text(replaced(page, lines), encoding="utf-8")
     print("\n".join(lines))
     print("\n".join(map(str, report.faults)))
     return int(bool(report.faults))
