@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING
 from vosti.kernels.attention_split import ATTENTION_MERGE, ATTENTION_SPLIT
 from vosti.kernels.attention_tiles import ROW_PROGRAM
 from vosti.kernels.catalogue import FIXED, KERNELS, SAMPLER, TARGETS, Instance, instances
+from vosti.kernels.contract import Contract
 from vosti.kernels.digest import DIGEST, DIGEST_MERGE
 from vosti.kernels.errors import KernelError
+from vosti.kernels.launch import Kernel
 from vosti.kernels.shapes import SHAPES, operations
 from vosti.kernels.tables import load
+from vosti.kernels.tile import Tile
 from vosti.kernels.verifier.errors import VerifierError, faults_named
 from vosti.kernels.verifier.front import located
 
@@ -117,7 +120,7 @@ def own_cases(path: Path, architecture: str = ARCHITECTURE) -> list[Case]:
     """The cases of a file: its module's `INSTANCES`, each a `vosti.kernels.catalogue.Instance`.
 
     Raises:
-        NothingToProveError: if the file cannot be loaded, or has none.
+        NothingToProveError: if the file cannot be loaded, has none, or has something else among them.
     """
     specification = importlib.util.spec_from_file_location(path.stem, path)
     if specification is None or specification.loader is None:
@@ -127,10 +130,24 @@ def own_cases(path: Path, architecture: str = ARCHITECTURE) -> list[Case]:
         specification.loader.exec_module(module)
     except Exception as error:
         raise NothingToProveError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
-    found: Sequence[Instance] = getattr(module, "INSTANCES", ())
+    found = getattr(module, "INSTANCES", ())
     if not found:
         raise NothingToProveError(f"{path} has no INSTANCES: a list of vosti.kernels.catalogue.Instance.")
+    for one in found if isinstance(found, Sequence) else (found,):
+        if problem := _problem(one):
+            raise NothingToProveError(f"{path}: {problem}.")
     return [Case(instance, architecture) for instance in found]
+
+
+def _problem(one: object) -> str | None:
+    """What is wrong with an element of a file's `INSTANCES`, if anything is."""
+    if not (isinstance(one, Instance) and isinstance(one.kernel, Kernel) and isinstance(one.tile, Tile)):
+        return f"INSTANCES has {one!s:.60}, and not Instance(Kernel(...), {{...}}, Tile(...))"
+    contract = one.kernel.contract
+    if not isinstance(contract, Contract):
+        return "a kernel of INSTANCES has no vosti.kernels.contract.Contract"
+    missing = set(contract.constants) - {*one.constants, *dict(one.tile.blocks)}
+    return f"an instance of {contract.kernel} lacks {', '.join(sorted(missing))}" if missing else None
 
 
 @dataclass(frozen=True)

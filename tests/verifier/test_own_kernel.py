@@ -11,7 +11,7 @@ pytest.importorskip("triton", reason="the kernels need Triton, which is not inst
 
 from command_line import vosti
 from vosti.kernels.verifier.binding import contract_digest
-from vosti.kernels.verifier.entries import own_cases
+from vosti.kernels.verifier.entries import NothingToProveError, own_cases
 from vosti.kernels.verifier.errors import RefusedError
 
 TEXT = (Path(__file__).parents[2] / "docs" / "verify-your-kernel.md").read_text()
@@ -70,3 +70,31 @@ def test_a_row_program_is_part_of_the_contract(tmp_path: Path) -> None:
 
     assert contract_digest(first) == contract_digest(again)
     assert contract_digest(first) != contract_digest(second)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("", "has no INSTANCES"),
+        ("INSTANCES = (", "cannot be loaded: SyntaxError"),
+        ("INSTANCES = [1]", r"INSTANCES has 1, and not Instance\("),
+        ("INSTANCES = 1", r"INSTANCES has 1, and not Instance\("),
+        (CODE + "\nINSTANCES = [Instance(Kernel(softmax_kernel, None), {}, Tile((), 4, 1))]", "has no .*Contract"),
+        (CODE + "\nINSTANCES = [Instance(SOFTMAX, {}, Tile((), 4, 1))]", "softmax lacks BLOCK_M, WIDTH"),
+    ],
+)
+def test_a_file_without_kernels_is_refused(tmp_path: Path, code: str, words: str) -> None:
+    """It says what is missing."""
+    path = tmp_path / "some.py"
+    path.write_text(code)
+
+    with pytest.raises(NothingToProveError, match=words):
+        own_cases(path)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    """By the command, in a sentence."""
+    result = vosti("prove", "kernels", tmp_path / "nothing.py", "--jobs", "1")
+
+    assert 2 == result.code
+    assert "nothing.py cannot be loaded: FileNotFoundError" in result.err
