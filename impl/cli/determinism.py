@@ -40,7 +40,12 @@ ENDINGS = {"pass": REFINES, "mismatch": VIOLATION, "invalid": CANNOT_RUN, "incom
 @click.option(
     "--suite", type=click.Choice(["paper", "extended", "quick"]), default="quick", show_default=True, help="Which axes."
 )
-@click.option("--axes", default="", metavar="A,B", help="Run these axes of the suite only.")
+@click.option(
+    "--axes",
+    default="",
+    metavar="A,B",
+    help="Run these axes of the suite only, or those of their cases whose names begin so: batch/2-.",
+)
 @click.option(
     "--report", type=FILE, metavar="DIR", help="Keep results and reports there; a run takes only what is missing."
 )

@@ -61,6 +61,10 @@ class Case:
 
     run: Callable[[Bench], Iterable[Pair]] = field(repr=False)
 
+    def belongs_to(self, beginning: str) -> bool:
+        """Whether it is of an axis, or its name begins so."""
+        return beginning == self.axis or ("/" in beginning and self.name.startswith(beginning))
+
 
 class Bench:
     """Opens engines for cases, and remembers references.

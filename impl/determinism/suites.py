@@ -59,16 +59,17 @@ def plan(suite: str, subject: Subject, geometry: Geometry, axes: Sequence[str] =
         suite: one of `SUITES`.
         subject: the engine.
         geometry: its sizes.
-        axes: some of the suite's axes; all if empty.
+        axes: some of the suite's axes, or some of their cases, by how their names begin: "batch/2-"; all if empty.
 
     Raises:
-        AxisError: for an axis that the suite does not have, or if the engine can run none.
+        AxisError: for an axis or a case that the suite does not have, or if the engine can run none.
     """
     known = axis_names(suite)
-    unknown = [name for name in axes if name not in known]
+    named = {beginning: beginning.partition("/")[0] for beginning in axes}
+    unknown = [axis for axis in named.values() if axis not in known]
     if unknown:
         raise AxisError(f"The suite {suite} has no axis {unknown[0]!r}: its axes are {', '.join(known)}.")
-    wanted = [name for name in known if not axes or name in axes]
+    wanted = [name for name in known if not axes or name in named.values()]
     cases: list[Case] = []
     if suite != "extended":
         sizes = paper.PAPER if suite == "paper" else paper.QUICK
@@ -77,7 +78,11 @@ def plan(suite: str, subject: Subject, geometry: Geometry, axes: Sequence[str] =
     cases += extended
     if not cases:
         raise AxisError(f"{subject.name} has no means to run any of these axes: {'; '.join(skipped.values())}.")
-    return Plan(tuple(cases), skipped)
+    for beginning, axis in named.items():
+        if axis not in skipped and not any(case.belongs_to(beginning) for case in cases):
+            raise AxisError(f"The suite {suite} has no case here whose name begins with {beginning!r}.")
+    chosen = [case for case in cases if not axes or any(map(case.belongs_to, axes))]
+    return Plan(tuple(chosen), skipped)
 
 
 def _extended(stage: Stage, wanted: Collection[str]) -> tuple[list[Case], dict[str, str]]:

@@ -116,6 +116,20 @@ def test_jobs_of_other_axes_share_a_file(
     assert [] == list((tmp_path / "parts").iterdir())
 
 
+def test_cases_of_one_axis_may_be_shared_out(program: Any, tmp_path: Path) -> None:
+    """Jobs of other beginnings run side by side, and each counts what it has to do."""
+    jobs = [program.Job.parse(f"paper:qwen3-8b:axes={axes}") for axes in ("chunk/5,prefix", "chunk/6", "chunk", "")]
+    first, second, axis, everything = jobs
+
+    assert not first.overlaps(second)
+    assert all(a.overlaps(b) and b.overlaps(a) for a in jobs[:2] for b in (axis, everything))
+    assert "qwen3-8b_paper_vosti_chunk_5,prefix" == first.slug
+    cases = {"chunk/512": "chunk", "chunk/64": "chunk", "prefix/full-129": "prefix"}
+    progress = sys.modules["determinism_jobs"].Progress([{"axes": cases, "counts": dict.fromkeys(cases, 18)}])
+    assert [("chunk/512", 18), ("prefix/full-129", 18)] == progress.missing(first.axes)
+    assert 3 == len(progress.missing(everything.axes))
+
+
 @pytest.mark.parametrize(("job", "fits"), [("paper:gemma-3-27b", True), ("paper:gemma-4-31b", False)])
 def test_the_card_is_shared(program: Any, tmp_path: Path, job: str, fits: bool) -> None:
     """27B fit beside 12B, 85 and 49 GB, and 31B do not. A fresh process takes what the one that starts it lets go."""

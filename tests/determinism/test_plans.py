@@ -114,6 +114,24 @@ def test_an_unknown_axis_is_refused(suite: str) -> None:
         plan(suite, hashing_subject(), geometry_for(4096), ["nonsense"])
 
 
+def test_cases_are_chosen_by_their_beginnings() -> None:
+    """A slash makes a name one of cases; a whole axis may stand beside."""
+    names = [
+        case.name
+        for case in plan("paper", hashing_subject(), geometry_for(4096), ["prefix", "batch/2-", "batch/fresh-00"]).cases
+    ]
+    batch = ["batch/2-ascending", "batch/2-descending", "batch/2-shuffled", "batch/fresh-00"]
+
+    assert batch == [name for name in names if not name.startswith("prefix/")]
+    assert len(names) == len(batch) + 14
+
+
+def test_a_beginning_of_no_case_is_refused() -> None:
+    """Rather than that nothing is run, and nothing differs."""
+    with pytest.raises(AxisError, match="no case here whose name begins with 'batch/3-'"):
+        plan("paper", hashing_subject(), geometry_for(4096), ["batch/2-", "batch/3-"])
+
+
 def test_names_are_unique() -> None:
     """Of cases within a suite: a result belongs to one of them."""
     for suite in SUITES:

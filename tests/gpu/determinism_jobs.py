@@ -45,6 +45,11 @@ class Job:
         return " ".join(filter(None, (self.model, self.suite, self.engine, self.axes)))
 
     @property
+    def slug(self) -> str:
+        """The name in file names."""
+        return self.name.replace(" ", "_").replace("/", "_")
+
+    @property
     def need(self) -> float:
         """GB that it takes at most: while a fresh process has the model, its own has let it go."""
         return size(self.model) + BESIDE
@@ -62,9 +67,9 @@ class Job:
 
     def overlaps(self, other: Job) -> bool:
         """Whether some case may belong to both."""
-        mine, theirs = (set(job.axes.split(",")) for job in (self, other))
         same = (self.suite, self.model, self.engine) == (other.suite, other.model, other.engine)
-        return same and (not self.axes or not other.axes or bool(mine & theirs))
+        mine, theirs = (job.axes.split(",") for job in (self, other))
+        return same and any(a.startswith(b) or b.startswith(a) for a in mine for b in theirs)
 
 
 @dataclass(frozen=True)
@@ -80,13 +85,13 @@ class Progress:
         return cls([json.loads(line) for line in lines])
 
     def missing(self, axes: str) -> list[tuple[str, int]] | None:
-        """The cases of these axes (all if empty) that are not done, with their pairs; None if nobody knows."""
+        """The cases that are not done, with their pairs, of these axes or names that begin so; None if nobody knows."""
         if not self.lines:
             return None
         header, done = self.lines[0], {line["case"] for line in self.lines[1:]}
-        wanted = axes.split(",") if axes else set(header["axes"].values())
+        wanted = axes.split(",") if axes else [""]
         counts = header["counts"].items()
-        return [(case, count) for case, count in counts if case not in done and header["axes"][case] in wanted]
+        return [(case, count) for case, count in counts if case not in done and case.startswith(tuple(wanted))]
 
     def counts(self) -> Iterator[tuple[str, Counter[str]]]:
         """By axis, how many pairs there are in all, and of each state."""

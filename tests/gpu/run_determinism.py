@@ -2,11 +2,12 @@
 
     python3 run_determinism.py FOLDER SECONDS --in-turn JOB... --beside JOB... [--lanes N]
 
-A JOB is SUITE:MODEL with dummy weights, and perhaps `:axes=A,B`, `:engine=transformers`, `:seconds=N`. The jobs in turn
-are those that fill the GPU: the next one starts when few pairs of the one before are left, so that the GPU works while
-it loads. The jobs beside them, which mostly wait for Python and small launches, run in N lanes. Each is a process of
-its own, begins only if the GPU has room for it, and is stopped when the time is up: results are kept in FOLDER case by
-case, and a later call takes what is missing. Weights are made on the GPU: loading takes no memory of the host.
+A JOB is SUITE:MODEL with dummy weights, and perhaps `:axes=A,B` (or how names of their cases begin), `:seconds=N`,
+`:engine=transformers`. The jobs in turn are those that fill the GPU: the next one starts when few pairs of the one
+before are left, so that the GPU works while it loads. The jobs beside them, which mostly wait for Python and small
+launches, run in N lanes. Each is a process of its own, begins only if the GPU has room for it, and is stopped when the
+time is up: results are kept in FOLDER case by case, and a later call takes what is missing. Weights are made on the
+GPU: loading takes no memory of the host.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Jobs:
 
     def part(self, job: Job) -> Path:
         """The folder of a job that runs: jobs of other axes may run beside it."""
-        return self.folder / "parts" / job.name.replace(" ", "_")
+        return self.folder / "parts" / job.slug
 
     def missing(self, job: Job) -> list[tuple[str, int]] | None:
         """The cases of a job that are not done."""
@@ -115,7 +116,7 @@ class Jobs:
 
     def log(self, job: Job) -> Path:
         """Where a job's output goes."""
-        return self.folder / "logs" / f"{job.name.replace(' ', '_')}.log"
+        return self.folder / "logs" / f"{job.slug}.log"
 
     def look(self) -> None:
         """Let go of those that ended, and stop those whose time is up."""
