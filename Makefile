@@ -13,7 +13,8 @@ IN_COMMANDS := $(addprefix --deselect tests/proofs/, \
 	test_pool_refinement.py::test_both_solvers_prove_everything \
 	test_explore.py::test_default_bounds_are_exhausted_and_nothing_is_found \
 	test_explore_progress.py::test_default_engines_are_exhausted_and_nothing_is_found \
-	test_mutants.py::test_no_mutant_survives)
+	test_mutants.py::test_no_mutant_survives \
+	test_vacuity.py::test_every_conjunct_is_needed)
 
 .PHONY: check check-all determinism docs lint test
 
