@@ -23,8 +23,6 @@ from vosti.kernels.verifier.integers import (
     equal,
     integer,
     neg,
-    substituted,
-    the_symbol,
 )
 from vosti.kernels.verifier.ir import INTEGER_WIDTHS, Block, Kernel, Op, Type, Value
 from vosti.kernels.verifier.meanings import (
@@ -112,6 +110,8 @@ class Loop:
         self.step = step.constant
         self._bodies: dict[Int, tuple[Environment, Op]] = {}
         self._moves: dict[tuple[int, Index], Int | None] = {}
+        self._moving: dict[tuple[int, Index], tuple[Int, Lane]] = {}
+        """Of cells whose move is sought: an iteration, and what stands for the cell at its start."""
 
     def initial(self, cell: int, place: Index) -> Term:
         """The cell before the first iteration."""
@@ -143,6 +143,9 @@ class Loop:
 
     def _closed(self, cell: int, place: Index, index: Int) -> Lane:
         """A carried integer or pointer that moves by the same amount in each iteration, or a carried word."""
+        asked, unmoved = self._moving.get((cell, place), (None, None))
+        if asked is index and unmoved is not None:
+            return unmoved
         move = self.move(cell, place)
         if move is None:
             return State(self, cell, place, element=self.op.results[cell].type.element, op=self.op)
@@ -153,38 +156,30 @@ class Loop:
 
     def move(self, cell: int, place: Index) -> Int | None:
         """By how much a carried integer or pointer moves in each iteration; None for a word."""
-        if (cell, place) in self._moves:
-            return self._moves[cell, place]
-        block, prover = self.op.regions[0], self.machine.prover
-        index = prover.fresh("iteration")
-        symbols: dict[tuple[int, Index], Int] = {}
-        inner = dict(self.environment)
-        inner[block.arguments[0].number] = Tensor(block.arguments[0].type, lambda _: index)
+        key = cell, place
+        if key not in self._moves:
+            # Of two iterations nothing is known: what is not the same in all of them differs between these.
+            moves = [] if key in self._moving else [self._moved(cell, place) for _ in range(2)]
+            if not moves or moves[0] is not moves[1]:
+                raise RefusedError("a carried integer does not move by the same amount in each iteration")
+            self._moves[key] = moves[0]
+        return self._moves[key]
 
-        def symbolic(number: int, argument: Value, lanes: Index) -> Lane:
-            if argument.type.is_float:
-                return State(self, number, lanes, element=argument.type.element, op=self.op)
-            now = symbols.setdefault((number, lanes), prover.fresh("carried"))
-            start = self._initial(number)[lanes]
-            return Pointer(start.buffer, now) if isinstance(start, Pointer) else now
-
-        for number, argument in enumerate(block.arguments[1:]):
-            inner[argument.number] = Tensor(argument.type, lambda lanes, n=number, a=argument: symbolic(n, a, lanes))  # type: ignore[misc]
-        last = self.machine.block(block, inner, (), False)
-        before, after = inner[block.arguments[1 + cell].number][place], inner[last.operands[cell].number][place]
-        if isinstance(before, Pointer) and isinstance(after, Pointer) and before.buffer == after.buffer:
-            before, after = before.offset, after.offset
-        if isinstance(before, Int) and isinstance(after, Term):
-            self._moves[cell, place] = None
+    def _moved(self, cell: int, place: Index) -> Int | None:
+        """The same, in one iteration. All else that the iteration starts from is what it is."""
+        index, now = self.machine.prover.fresh("iteration"), self.machine.prover.fresh("carried")
+        start = self._initial(cell)[place]
+        pointer = isinstance(start, Pointer)
+        self._moving[cell, place] = index, Pointer(start.buffer, now) if isinstance(start, Pointer) else now
+        environment, last = self.body(index)
+        after = environment[last.operands[cell].number][place]
+        if isinstance(after, Term) and not pointer:
             return None
-        if not (isinstance(before, Int) and isinstance(after, Int)):
+        if isinstance(start, Pointer) and isinstance(after, Pointer) and after.buffer == start.buffer:
+            after = after.offset
+        if not isinstance(after, Int):
             raise RefusedError("a carried pointer changes its buffer, or a carried condition depends on numbers")
-        move = after - before
-        moved = {the_symbol(index): index + 1, **{the_symbol(s): s + 1 for s in symbols.values()}}
-        if substituted(move, moved) is not move:
-            raise RefusedError("a carried integer does not move by the same amount in each iteration")
-        self._moves[cell, place] = move
-        return move
+        return after - now
 
     def iteration(self) -> tuple[Int, Int, Cond]:
         """An arbitrary iteration: its number, the loop's variable, and that it takes place."""

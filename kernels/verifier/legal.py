@@ -191,6 +191,9 @@ def _any(_: Types, __: Attributes) -> bool:
     return True
 
 
+_TANH: Attributes = {"libname": "", "libpath": "", "pure": 1, "symbol": "__nv_tanhf"}
+"""Of the target's own library, not of another one."""
+
 # ---------------------------------------------------------------- the table
 
 FORMS: Mapping[str, Form] = {
@@ -250,9 +253,9 @@ FORMS: Mapping[str, Form] = {
         "%",
         r"\(T\) -> T",
         _across,
-        lambda w, a: w[0] == w[1] and _single(w[0]) and a["symbol"] == "__nv_tanhf" and a["pure"] == 1,
+        lambda w, a: w[0] == w[1] and _single(w[0]) and a == _TANH,
         "the target's tanh",
-        frozenset({"libname", "libpath", "pure", "symbol"}),
+        frozenset(_TANH),
     ),
     "arith.cmpf": _compare(
         "oeq|ogt|oge|olt|ole|one|ord|ueq|ugt|uge|ult|ule|une|uno",

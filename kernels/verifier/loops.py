@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from vosti.kernels.verifier import rules
 from vosti.kernels.verifier.errors import RefusedError, located
-from vosti.kernels.verifier.integers import Int, disj, equal, least, most
+from vosti.kernels.verifier.integers import Int, disj, equal, integer, least, most, substituted, the_symbol
 from vosti.kernels.verifier.queries import Context, Prover
 from vosti.kernels.verifier.terms import Fold, Index, Result, State
 
@@ -147,6 +147,9 @@ class Alignment:
                 )
             matcher.use(rules.IDENTITY)
         index, inside = self._iteration(number)
+        other = {the_symbol((index - fold.low) // fold.step): integer(0)}
+        if any(substituted(one, other) is not one for one in (*place, *program_place)):
+            raise MismatchError(f"Cell {cell} of loop {fold.name} is read at a place that changes with the iteration.")
         if not inside.contradictory:
             after = self.program.after(program_cell, program_place, index)
             matcher.match(fold.after(cell, place, index), after, inside)

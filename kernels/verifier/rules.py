@@ -191,7 +191,8 @@ def folded(name: str, constants: tuple[Constant, ...], element: str) -> Constant
     if element not in FLOAT_WIDTHS or not all(map(finite, constants)):
         return None
     values = [number(one) for one in constants]
-    if name in CONVERSIONS:
+    if name in CONVERSIONS and constants[0].element != "f64":
+        # From binary64 to 16 bits it would be rounded twice.
         return Constant(float_bits(element, values[0]), element=element)
     if name in _ARITHMETIC and element == "f32":
         # binary64 has more than twice the digits of binary32: rounding twice is rounding once.

@@ -151,6 +151,17 @@ COPY_IN_LOOP = contract(
 )
 """Rows copied, by a loop over blocks of columns."""
 
+COPY_COUNTED = replace(
+    COPY_IN_LOOP,
+    parameters=(
+        *COPY.parameters[:2],
+        Buffer("steps", "i32", ("rows * WIDTH",), within=("0", "2")),
+        Buffer("words", "i32", ("rows * WIDTH",), words=True),
+        *COPY.parameters[2:],
+    ),
+)
+"""The same, with numbers that are 0 or 1 and words, on which nothing may depend."""
+
 LINEAR_ON_A_LINE = contract(
     LINEAR.parameters,
     ("cdiv(rows, BLOCK_M) * cdiv(N, BLOCK_N)", "1", "1"),

@@ -222,6 +222,12 @@ REFUSED = {
         "%f = arith.constant 1.0 : f32\n%g = arith.addf %f, %f fastmath<fast> : f32\ntt.return",
         r"arith\.addf is not understood in this form",
     ),
+    "a function of another library": (
+        r"tt\.return",
+        '%f = arith.constant 1.0 : f32\n%g = tt.extern_elementwise %f {libname = "", libpath = "other.bc", '
+        'pure = true, symbol = "__nv_tanhf"} : (f32) -> f32\ntt.return',
+        r"tt\.extern_elementwise has types that do not fit",
+    ),
     "a promise of no overflow": (r"(arith\.muli [^:]*) :", r"\1 overflow<nsw> :", "not understood in this form"),
     "a predicate that is none": (r"cmpi slt", "cmpi lt", r"arith\.cmpi is not understood in this form"),
     "an axis that is none": (r"get_program_id x", "get_program_id w", "not understood in this form"),
