@@ -19,6 +19,10 @@ class ContextError(SuiteError):
     """The model's context is too short for the suite."""
 
 
+class IndifferentEngineError(SuiteError):
+    """Logits that do not depend on the tokens, so that equal rows would prove nothing."""
+
+
 class MissingEngineError(SuiteError):
     """The engine to be measured is not installed, or cannot do what the suite needs."""
 

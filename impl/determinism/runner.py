@@ -1,4 +1,7 @@
-"""A run of a suite: takes the cases that are not in the file of results yet, and adds them."""
+"""A run of a suite: takes the cases that are not in the file of results yet, and adds them.
+
+Before the first one, the engine has to show that its logits depend on the tokens: on the first and on the last.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,13 @@ import time
 from collections.abc import Callable, Sequence
 
 from vosti.impl.determinism.cases import Bench, Case
-from vosti.impl.determinism.prompts import Geometry
-from vosti.impl.determinism.protocol import Subject
+from vosti.impl.determinism.errors import IndifferentEngineError
+from vosti.impl.determinism.prompts import Geometry, random_prompt, random_tail
+from vosti.impl.determinism.protocol import Ask, Subject
 from vosti.impl.determinism.results import Results, compare
+
+SHORT = 8
+"""Tokens of the prompts that must have other logits, since they differ in one token."""
 
 MARGIN = 2.0
 """A case is begun only if this many times what it is expected to take is left."""
@@ -37,6 +44,9 @@ def run(
 
     Returns:
         How many cases are still missing.
+
+    Raises:
+        IndifferentEngineError: if cases are missing, and the engine's logits do not depend on the tokens.
     """
     bench = Bench(subject, geometry)
     begin = clock()
@@ -45,9 +55,10 @@ def run(
     reached = sum(case.tokens for case in cases if case.name in done)
     spent, computed = 0.0, 1
     missing = 0
-    for case in cases:
-        if case.name in done:
-            continue
+    todo = [case for case in cases if case.name not in done]
+    if todo and seconds != 0:
+        check_sensitive(bench)
+    for case in todo:
         expected = case.tokens * spent / computed * MARGIN
         if seconds is not None and clock() - begin + expected > seconds:
             missing += 1
@@ -63,3 +74,20 @@ def run(
         reached += case.tokens
     advance(reached, total)
     return missing
+
+
+def check_sensitive(bench: Bench) -> None:
+    """Serve three prompts of one length, of which two differ from the first in one token.
+
+    Raises `IndifferentEngineError` unless their rows of logits differ.
+    """
+    vocabulary = bench.subject.vocabulary
+    prompt = random_prompt(vocabulary, SHORT, 31_000)
+    other = next(token for token in random_tail(vocabulary, vocabulary.size, 31_001) if token not in prompt)
+    prompts = (prompt, (prompt[0], other, *prompt[2:]), (*prompt[:-1], other))
+    answers = bench.serve(bench.geometry.settings(), *([Ask("sensitive", prompt)] for prompt in prompts))
+    if len({answer.rows[:1] for (answer,) in answers}) < len(prompts):
+        raise IndifferentEngineError(
+            f"Prompts of {SHORT} tokens that differ in one of them have the same logits: equal rows of "
+            f"{bench.subject.name} with this model would prove nothing. Are its weights zeros?"
+        )

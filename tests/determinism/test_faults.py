@@ -1,5 +1,6 @@
 """Seeded faults: each turns its axis red, with the first divergence where it must be."""
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from hashing_backend import HashingBackend
 from hashing_subject import hashing_subject
-from vosti.impl.backend import NO_SEQUENCE, Batch, ForwardResult
+from vosti.impl.backend import NO_SEQUENCE, NO_SLOT, Batch, ForwardResult
 from vosti.impl.backends.cpu import CpuBackend
 from vosti.impl.backends.torch_ops import EVERYWHERE, TorchOps
 from vosti.impl.bundled import find_checkpoint
@@ -19,7 +20,7 @@ from vosti.impl.determinism.cases import Bench, Case
 from vosti.impl.determinism.prompts import geometry_for, read_vocabulary
 from vosti.impl.determinism.protocol import Settings, Subject
 from vosti.impl.determinism.results import Done, compare, header
-from vosti.impl.determinism.suites import plan
+from vosti.impl.determinism.suites import axis_names, plan
 from vosti.impl.determinism.summary import Cell, summarize
 from vosti.impl.determinism.vosti_engine import VostiSubject
 from vosti.impl.models.model import Model
@@ -189,6 +190,31 @@ def test_a_stale_padding_entry_turns_padding_red() -> None:
     assert cell.first is not None
     assert ("padding/2-rows/row-00/1", "row-00", 3) == (cell.first.name, cell.first.request, cell.first.position)
     assert not any(pair.name.endswith("/0") for pair in cell.mismatches)
+
+
+class Nosy(HashingBackend):
+    """Values depend on all that they must not: how many rows a forward has, on pages, and on their size."""
+
+    def forward(self, batch: Batch) -> ForwardResult:
+        """Spoil logits, and what is stored."""
+        self.seen = f"{len(batch.tokens)} {batch.tables.tolist()} {self.page_size}".encode()
+        result = super().forward(batch)
+        for slot in batch.write_slots[batch.write_slots != NO_SLOT]:
+            self.slots[slot] = hashlib.sha256(self.slots[slot] + self.seen).digest()[:16]
+        return result
+
+    def _logits(self, read: bytes, *, sick: bool) -> np.ndarray:
+        return super()._logits(read + self.seen, sick=sick)
+
+
+@pytest.mark.parametrize("axis", axis_names("quick"))
+def test_every_axis_can_turn_red(axis: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None passes whatever an engine does."""
+    subject = hashing_subject(Nosy)
+    monkeypatch.setattr(Bench, "serve_fresh", lambda bench, settings, asks, cold=False: bench.serve(settings, asks)[0])
+    cell = measured(subject, plan("quick", subject, geometry_for(4096), [axis]).cases)[axis]
+
+    assert "mismatch" == cell.verdict
 
 
 @pytest.mark.parametrize("axis", ["chunk", "prefix"])

@@ -5,11 +5,14 @@ from itertools import count
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
+from hashing_backend import HashingBackend
 from hashing_subject import hashing_subject
+from vosti.impl.backend import Batch, ForwardResult
 from vosti.impl.determinism.cases import Case
-from vosti.impl.determinism.errors import ResultsError
+from vosti.impl.determinism.errors import IndifferentEngineError, ResultsError
 from vosti.impl.determinism.prompts import geometry_for
 from vosti.impl.determinism.results import Header, Results, header, read
 from vosti.impl.determinism.runner import run
@@ -63,6 +66,35 @@ def test_a_second_run_takes_only_what_is_missing(tmp_path: Path) -> None:
     assert len(CASES) == done + left == len(read(path)[1]) == done + len(begun) - 1
     assert path.read_bytes().startswith(first)
     assert "pass" == summarize(*read(path)[:2]).verdict
+
+
+class Deaf(HashingBackend):
+    """Logits of how much there is to read, and not of what."""
+
+    def _logits(self, read: bytes, *, sick: bool) -> np.ndarray:
+        return super()._logits(b"." * len(read), sick=sick)
+
+
+class Forgetful(HashingBackend):
+    """Logits of the last token alone, and its position."""
+
+    def _logits(self, read: bytes, *, sick: bool) -> np.ndarray:
+        return super()._logits(self.last, sick=sick)
+
+    def forward(self, batch: Batch) -> ForwardResult:
+        """As it is."""
+        self.last = f"{batch.tokens[-1]} at {batch.positions[-1]}".encode()
+        return super().forward(batch)
+
+
+@pytest.mark.parametrize("make", [Deaf, Forgetful])
+def test_an_engine_that_ignores_its_tokens_is_refused(make: type[HashingBackend], tmp_path: Path) -> None:
+    """Before anything is compared: all pairs would be equal."""
+    path = tmp_path / "results.ndjson"
+    with pytest.raises(IndifferentEngineError, match="differ in one of them have the same logits"):
+        run(hashing_subject(make), GEOMETRY, CASES, Results(path, of_run()))
+
+    assert [] == read(path)[1]
 
 
 def test_an_unfinished_line_is_dropped(tmp_path: Path) -> None:
