@@ -42,5 +42,7 @@ def sum_of(length: int, lane: Callable[[Int], Int], named: Sequence[Upto], conte
     for upto in named:
         first, step = (resolved(one, context) for one in (upto(integer(0)), upto(index + 1) - upto(index)))
         if context.holds(equal(first, 0)) and context.holds(equal(value, step)):
+            if context.given(equal(value, step)).contradictory:
+                raise RefusedError("what the contract says of a sum of integers contradicts itself")
             return lambda n, found=upto: resolved(found(n), context)  # type: ignore[misc]
     raise RefusedError(f"a sum of integers is not shown to be one that the contract names: of {value}")

@@ -458,9 +458,10 @@ class _Proving:
             return Said(name, subject.index(other, inner), term, element=term.element)
 
         names = {**self.words.words, **scope, "stored": stored}
-        value = as_term(evaluated(output.value, names), "i32")  # type: ignore[arg-type]
         element = subject.buffers[output.buffer].element
-        return value if element.startswith("i") else rounded(value, element)
+        whole = element.startswith("i")
+        value = as_term(evaluated(output.value, names), element if whole else "i32")  # type: ignore[arg-type]
+        return value if whole else rounded(value, element)
 
     def _was_shown(self, kernel: Term, said: Said, context: Context) -> bool:
         """Whether the term is a lane of a store whose value was shown, at the cell that is meant."""

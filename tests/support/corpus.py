@@ -299,6 +299,77 @@ PREFIX = contract(
 )
 """Running sums of words."""
 
+RUNNING = contract(
+    (
+        Buffer("x", "i32", ("rows", "WIDTH"), within=("0", "2**24")),
+        Buffer("out", "i64", ("rows", "WIDTH"), Access.WRITE),
+        Integer("rows"),
+        Constant("WIDTH"),
+    ),
+    ("rows", "1", "1"),
+    (Output("out", ("i", "j"), "reached[i, j + 1]", ("i", "0", "0"), ("j",)),),
+    context=(Buffer("reached", "i64", ("rows", "2**20")),),
+    facts=(
+        Fact(("i",), "reached[i, 0] == 0", kept="by definition"),
+        Fact(("i", "j"), "x[i, j] == reached[i, j + 1] - reached[i, j]", kept="by definition", at=("x",)),
+    ),
+    sums=("reached[x, l]",),
+)
+"""Running sums of exact integers."""
+
+RUNNING_OF_NEXT = replace(RUNNING, sums=("reached[x, l + 1] - reached[x, 1]",))
+"""The same, said to come to something else."""
+
+RUNNING_AND_MORE = replace(
+    RUNNING,
+    facts=(*RUNNING.facts, replace(RUNNING.facts[1], holds="x[i, j] == reached[i, j + 1] - reached[i, j] + 1")),
+)
+"""Running sums that are also others."""
+
+RUNNING_FROM_ONE = replace(RUNNING, facts=(replace(RUNNING.facts[0], holds="reached[i, 0] == 1"), RUNNING.facts[1]))
+"""Running sums that begin with 1."""
+
+DRAWN = contract(
+    (
+        Buffer("shares", "i32", ("rows", "width"), within=("0", "2**24")),
+        Buffer("bits", "i64", ("rows",)),
+        Buffer("out", "i32", ("rows",), Access.WRITE),
+        Integer("rows"),
+        Integer("width", "1"),
+        Constant("BLOCK"),
+    ),
+    ("rows", "1", "1"),
+    (
+        Output(
+            "out",
+            ("i",),
+            "choice(width, lambda j: shares[i, j], lambda j: reached[i, j], bits[i])",
+            ("i", "0", "0"),
+        ),
+    ),
+    "width <= BLOCK <= 2**14",
+    context=(
+        Buffer("reached", "i64", ("rows", "2**20"), within=("0", "2**43")),
+        Buffer("drawn", "i64", ("rows",), within=("0", "width")),
+    ),
+    facts=(
+        RUNNING.facts[0],
+        Fact(("i", "j"), "shares[i, j] == reached[i, j + 1] - reached[i, j]", kept="by definition", at=("shares",)),
+        Fact(("i", "j", "k"), "reached[i, j] <= reached[i, k] or k < j", kept="by definition"),
+        Fact(
+            ("i",),
+            "reached[i, drawn[i]] <= (bits[i] if bits[i] >= 0 else bits[i] + 2**64) * reached[i, width] // 2**64 "
+            "< reached[i, drawn[i] + 1]",
+            kept="by definition",
+        ),
+    ),
+    sums=("reached[x, min(l, width)]", "min(l, drawn[x])"),
+)
+"""Draws by shares: the first place at which their sum exceeds the draw."""
+
+DRAWN_OF_UNKNOWN_ORDER = replace(DRAWN, facts=(*DRAWN.facts[:2], DRAWN.facts[3]))
+"""The same of sums of which nobody says that they ascend."""
+
 
 def mean(ops: Any, state: Any) -> Any:
     """What a running softmax comes to: the weighted values over the sum of weights."""

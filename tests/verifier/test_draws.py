@@ -109,7 +109,6 @@ NO_SUM = "a sum of integers is not shown to be one that the contract names"
         # A draw that is off by one: the sum may reach it, and need not exceed it.
         ("%18 = arith.cmpi sle", "%18 = arith.cmpi slt", NO_SUM),
         ("%44 = arith.cmpi sle", "%44 = arith.cmpi slt", NO_SUM),
-        ("%44 = arith.cmpi sle", "%44 = arith.cmpi sgt", NO_SUM),
         # The sum of the blocks before is left out, or another one's.
         ("%42 = arith.addi %41, %40", "%42 = arith.addi %40, %40", NO_SUM),
         ("arith.cmpi slt, %2, %23", "arith.cmpi sle, %2, %23", NO_SUM),
@@ -121,15 +120,11 @@ NO_SUM = "a sum of integers is not shown to be one that the contract names"
         ("%cst_1 = arith.constant dense<0>", "%cst_1 = arith.constant dense<1>", NO_SUM),
         # Another row's sums, or another share of them.
         ("tt.addptr %bits, %1", "tt.addptr %bits, %6", NO_SUM),
-        ("tt.mulhiui %15, %12", "tt.mulhiui %12, %12", NO_SUM),
         ("tt.mulhiui %15, %12", "arith.muli %15, %12", NO_SUM),
         # The token is counted from another block, and is one too far.
         ("%47 = arith.addi %27, %46", "%47 = arith.addi %46, %46", "Two integers differ"),
-        ("%47 = arith.addi %27, %46", "%47 = arith.addi %20, %46", "Two integers differ"),
         ("arith.minsi %20, %21", "arith.maxsi %20, %21", NO_SUM),
-        ("arith.muli %22, %c2048_i32", "arith.muli %22, %c2_i32", NO_SUM),
         # The other of the row's two results.
-        ("arith.cmpf ogt", "arith.cmpf oge", "Two conditions differ"),
         ("arith.select %50, %c0_i32, %c2_i32", "arith.select %50, %c0_i32, %c1_i32", "Two integers differ"),
         ("tt.store %53, %54", "tt.store %53, %47", "computes something else than the row program"),
     ],
@@ -161,10 +156,8 @@ def test_each_sum_is_needed(left_out: int) -> None:
 @pytest.mark.parametrize(
     ("place", "old", "new"),
     [
-        (0, "l * BLOCK", "(l + 1) * BLOCK"),
         (0, "min(l * BLOCK, width)", "l * BLOCK"),
         (2, "min(l, drawn[x] // BLOCK)", "min(l, drawn[x] // BLOCK + 1)"),
-        (2, "min(l, drawn[x] // BLOCK)", "l"),
         (4, "drawn[x] % BLOCK", "drawn[x] % BLOCK - 1"),
     ],
 )
@@ -178,6 +171,7 @@ def test_nothing_rests_on_what_sums_are_said_to_be(place: int, old: str, new: st
         proved(contract=replace(CONTRACT, sums=tuple(sums)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "finding"),
     [
@@ -185,7 +179,6 @@ def test_nothing_rests_on_what_sums_are_said_to_be(place: int, old: str, new: st
         ("reached[i, t]", "reached[i, t + 1]", "The sum for no candidate is not what the text begins with"),
         ("choice(width,", "choice(width - 1,", "Two integers differ"),
         ("bits[i])", "bits[0])", "Two integers differ"),
-        ("if c == 0", "if c == 1", "Two integers differ|computes something else"),
         ("refusal(best[i])", "refusal(best[0])", "reads another element of best"),
     ],
 )

@@ -1,0 +1,15 @@
+"""Running sums of integers, by a scan."""
+
+import triton
+import triton.language as tl
+
+from corpus import RUNNING
+
+CONTRACT = RUNNING
+CONSTANTS = {"WIDTH": 512}
+
+
+@triton.jit(do_not_specialize=["rows"])
+def kernel(x, out, rows, WIDTH: tl.constexpr):
+    place = tl.program_id(0).to(tl.int64) * WIDTH + tl.arange(0, WIDTH)
+    tl.store(out + place, tl.cumsum(tl.load(x + place).to(tl.int64), 0))
