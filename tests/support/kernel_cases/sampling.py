@@ -87,3 +87,20 @@ def tokens_of_rows_that_are_longer_than_the_head() -> None:
         _sampled(["all equal", "bfloat16 ladder", "powers of a half"])
     finally:
         sample.HEAD, sample.WHOLE_BLOCK = before
+
+
+@case
+def tokens_of_a_row_that_is_longer_than_two_blocks() -> None:
+    """Drawn from all tokens: from one block or another, the last one not full."""
+    import torch
+
+    from hostile_rows import sampler_state
+    from vosti.impl.device_sampling import tokens
+    from vosti.kernels.sample import BLOCK
+    from vosti.spec.sampling import sample
+
+    row = torch.randn(2 * BLOCK + 900, generator=torch.Generator().manual_seed(5))
+    states = [sampler_state(temperature=temperature, seed=seed) for temperature, seed in ((1.0, 0), (0.5, 9), (2.0, 4))]
+    drawn = tokens(row[None].repeat(len(states), 1), states)
+    assert [sample(row.tolist(), state, [], 0) for state in states] == drawn
+    assert len({token // BLOCK for token in drawn if token is not None}) == 3

@@ -30,7 +30,7 @@ OBLIGATIONS = {
     "value": r"The kernel |Two (?:constants|integers|conditions|parameters) differ|A chain of another length|"
     r"[Aa] product |The loop's iterations|A loop runs backwards|Loop |A part of loop|An iteration of loop|"
     r"A masked|States of loops|Cell \d+ of loop|has an order that depends on the layout|An iteration does not add|"
-    r"A sum of another length|A loop within a loop",
+    r"A sum of another length|A loop within a loop|a sum of integers is not shown",
 }
 """Obligation → what its findings say."""
 
