@@ -27,6 +27,7 @@ test: .venv/installed-dev
 # Two solvers, every small world, every mutant; docs/ci.md has the time of each.
 check-all: .venv/installed-dev
 	$(BIN)/vosti prove spec refinement --solver both --stats
+	$(BIN)/vosti prove forward --fresh
 	$(BIN)/vosti prove explore
 	$(BIN)/vosti prove --mutants
 	$(BIN)/pytest --numprocesses auto --dist loadfile -m slow --durations 0 $(IN_COMMANDS)

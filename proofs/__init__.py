@@ -23,6 +23,6 @@ be proved. `vosti.proofs.prove` puts all of it to the solvers.
 *How far this reaches.* Any number of requests, pages and tokens, any page size ≥ 1. What the proofs take on trust is
 the translation (`vosti.refinement.smt`), which tests compare with Python form by form and on the specification itself,
 the solvers, of which there are two, and the kernel contract, which `vosti.spec.reference` states; `forward` derives it,
-of one plan at a time, from the contracts of single kernels. `explore` runs every reachable state within small bounds
-instead, and `mutants` tries texts that are wrong.
+of one plan at a time and by induction over its layers, from the contracts of single kernels. `explore` runs every
+reachable state within small bounds instead, and `mutants` tries texts that are wrong.
 """

@@ -9,51 +9,75 @@ keeps its contract, then after the launches of the plan, whatever the batch,
 
 which are the two contracts that the engine's proof assumes: `kernel_kv` and `kernel_logits` of `vosti.spec.reference`.
 
-*Definition.* Forward(W, h) and f_KV(W, h, p) are the terms that the model's plan makes (`vosti.proofs.forward_plan`).
-They depend on h[: p + 1] alone, for their leaves do.
+*Definition.* Forward(W, h) and f_KV(W, h, p) are the terms that the model's plan makes, roundings included
+(`vosti.proofs.forward_plan`). They depend on h[: p + 1] alone, for their leaves do.
 
-*Proof.* By induction over the launches: after each, every buffer holds, of every live row, the term that the model's
-plan says, and so does every slot that some live row reads, once its layer is stored.
+*Proof.* By induction over layers, that after each the buffers that it hands over to the next (`CARRIED`) hold, of every
+live row, what the model's plan says, and its slots the layer's part of f_KV.
 
-1. The CPU backend runs the model's plan itself: each launch reads what an earlier one has written, in the rows that it
-   says, and attention comes after the store of its layer.
-2. The device's plan is run by the contracts of its kernels (`vosti.proofs.forward_device`), in both forms of attention.
-   Each of its launches reads what the launches of the model's plan read that it computes, leaves what they leave, and
-   nothing is left out. Here roundings to bf16 are left out of account: the model's plan has none.
-3. With roundings, which stand where the device keeps a buffer, both forms leave the same terms: so W has one Forward,
-   and a position that one form computed may be read by the other.
-4. Of all batches at once: rows, positions and slots are those that the contracts speak of, and every slot that a row
+1. *Base.* The launches before all layers leave what the model's plan leaves, in these buffers.
+2. *Step.* So does a layer ℓ, whatever it was handed over: it is run from buffers of which nothing is known but that the
+   device's hold what the model's do, and from no others; it names no parameter, no stored tensor and no cache but its
+   own, and ℓ is a letter. Layers that are alike, once their own number is called ℓ, are one step: a model has as many
+   as kinds of layers. That each of its layers is one of them, with its own weights and cache, is compared, layer by
+   layer.
+3. *End.* From the same, the last layer and what follows it leave its part of f_KV, and Forward in the logits.
+4. *Of all batches at once*: rows, positions and slots are those that the contracts speak of, and every slot that a row
    reads holds its own history's position (`vosti.proofs.forward_rows`).
 
-Steps 1 to 3 are a computation for one plan, launch by launch over all its layers, and exact: a term is an operation
-applied to terms, nothing is known of operations, and nothing is tried on numbers. Step 4 is proved by the solvers for
-any number of rows, sequences and pages, any page size and layer. What is left is that kernels keep their contracts
-(`vosti.kernels.verifier`), and the premises of the contracts: `PREMISES` of `vosti.proofs.forward_premises` says of
-each where it is seen to.
+The CPU backend runs the model's plan itself: each launch reads what one before it has left, in the rows that it says,
+and attention comes after the store of its layer. The device's plan is run by the contracts of its kernels
+(`vosti.proofs.forward_device`), in both forms of attention; both leave W's one Forward, so a position that one form
+computed may be read by the other.
+
+Steps 1 to 3 are exact: a term is an operation applied to terms, nothing is known of operations, and nothing is tried on
+numbers. Step 4 is proved by the solvers for any number of rows, sequences and pages, any page size and layer. What is
+left is that kernels keep their contracts (`vosti.kernels.verifier`), and the premises of the contracts:
+`vosti.proofs.forward_premises` says of each where it is seen to.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
+from itertools import pairwise
+from typing import Any, TypeVar
 
 from vosti.impl.backends.cuda.lowering import lower
 from vosti.impl.backends.cuda.plan import DevicePlan, Form
-from vosti.impl.models.plan import Operation, Plan
-from vosti.proofs.forward_device import run_device_plan
-from vosti.proofs.forward_plan import Run, Step, run_plan
-from vosti.proofs.forward_terms import Terms, holds, joined, width
+from vosti.impl.models.plan import LOGITS, Plan, Rows
+from vosti.proofs.forward_device import DeviceRun
+from vosti.proofs.forward_plan import CACHE, CARRIED, Held, ModelRun, Run
+from vosti.proofs.forward_terms import Terms, width
+from vosti.proofs.forward_words import astray, lines, unsaid
 
 
 @dataclass(frozen=True)
+class Section:
+    """The launches of a layer, in names as they are seen from it; or those before all layers, or from the last one on.
+
+    Sections are equal if nothing but the layers' numbers differs.
+    """
+
+    model: Plan
+    devices: tuple[DevicePlan, ...]
+    leaves: tuple[str, ...]
+    """Where something is found that matters afterwards."""
+
+
+@dataclass
 class Part:
-    """One step of the proof for one plan."""
+    """One step of the proof: the base, a kind of layers, or the end."""
 
-    name: str
-    launches: tuple[str, ...]
-    """Of each launch: what it reads, who wrote that last, and what it computes."""
+    layers: list[int]
+    """The layers that it is about; −1 of the base."""
 
-    problem: str | None
+    launches: tuple[str, ...] = ()
+    """Of each launch, of the model's plan and then of the device's: what it reads, and who wrote that last."""
+
+    problem: str | None = None
     """Why it is not shown; the first reason."""
 
 
@@ -65,116 +89,114 @@ def device_plans(plan: Plan) -> dict[Form, DevicePlan]:
 
 def prove_plan(plan: Plan, devices: Mapping[Form, DevicePlan] | None = None) -> list[Part]:
     """Steps 1 to 3 for a model's plan and the device's, which are lowered from it unless given."""
-    terms = Terms()
-    model = run_plan(plan, terms)
-    parts = [Part("the model's plan, as the CPU backend runs it", _lines(model), model.problem)]
-    if model.problem is not None:
-        return parts
-    chosen = devices or device_plans(plan)
-    for form, device in chosen.items():
-        run = run_device_plan(device, terms, rounding=False)
-        parts.append(Part(f"the device's plan, {form.value}", _lines(run), deviation(model, run, terms)))
-    if all(part.problem is None for part in parts):
-        runs = {form: run_device_plan(device, terms, rounding=True) for form, device in chosen.items()}
-        parts.append(Part("both forms of attention, roundings included", (), difference(runs, terms)))
-    return parts
+    chosen = tuple((devices or device_plans(plan)).values())
+    for problem in indivisible(plan, chosen):
+        return [Part([], problem=problem)]
+    terms, before = Terms(), dict[str, Held]()
+    parts: dict[Section, Part] = {}
+    for layer, spans in enumerate(zip(cuts(plan), *map(cuts, chosen), strict=True), -1):
+        section = Section(
+            part_of(plan, spans[0], layer),
+            tuple(part_of(device, span, layer) for device, span in zip(chosen, spans[1:], strict=True)),
+            CARRIED if layer < 0 else (*CACHE, LOGITS) if layer == len(plan.kv_shapes) - 1 else (*CACHE, *CARRIED),
+        )
+        if section not in parts:
+            model = ModelRun(section.model, spans[0][0], before, terms)
+            parts[section] = prove(section, model, [first for first, _ in spans[1:]], chosen)
+            if layer < 0:
+                given = {name: terms.vector(width(one.value), "handed over", name) for name, one in model.held.items()}
+                before = model.held | {name: Held(given[name], None) for name in CARRIED if name in given}
+        parts[section].layers.append(layer)
+    return list(parts.values())
 
 
-def _lines(run: Run) -> tuple[str, ...]:
-    """The launches in words."""
-    found = []
-    for step in run.steps:
-        reads = ", ".join(f"{read.buffer} of launch {read.writer}" for read in step.reads)
-        layer = "" if step.layer is None else f" of layer {step.layer}"
-        computes = "" if step.covers == (step.number,) else f"; computes {_numbers(step.covers)} of the model's plan"
-        found.append(f"launch {step.number}, {step.name}{layer}: reads {reads or 'the batch'}{computes}")
-    return tuple(found)
+def prove(section: Section, model: ModelRun, firsts: list[int], plans: tuple[DevicePlan, ...]) -> Part:
+    """One step: the device's launches, from what the model's were handed over, leave what the model's leave."""
+    known = len(model.terms.parts)
+    before = {name: held for name, held in model.before.items() if name in CARRIED}
+    said = [f"cpu: {line}" for line in lines(model, section.leaves)]
+    wrong = [f"the model's plan: {one}" for one in (*foreign(section.model), *unlike(model, model, section.leaves))]
+    for part, first, plan in zip(section.devices, firsts, plans, strict=True):
+        device, form = DeviceRun(part, first, before, model.terms), plan.form.value
+        said += [f"{form}: {line}" for line in lines(device, section.leaves)]
+        reasons = unlike(model, device, section.leaves)
+        wrong += [f"the device's plan, {form}: {astray(model, device, known, plan) or one}" for one in reasons]
+    return Part([], tuple(said), next(iter(wrong), None))
 
 
-def _numbers(covers: tuple[int, ...]) -> str:
-    return f"launch{'es' if len(covers) != 1 else ''} {', '.join(map(str, covers)) or 'none'}"
+def unlike(model: Run, run: Run, leaves: tuple[str, ...]) -> Iterator[str]:
+    """What launches do not leave, of all rows that have it, as the model's plan does."""
+    if run.problem is not None:
+        yield run.problem
+    for name in leaves:
+        found, right = run.held.get(name), model.held.get(name)
+        rows = Rows.LOGITS if name == LOGITS else Rows.TOKENS
+        if found is None or right is None or (found.value, found.rows) != (right.value, rows):
+            yield f"what is left in {name} is not the model's, or not of all rows"
 
 
-# ---------------------------------------------------------------- the device's plan and the model's
+def foreign(model: Plan) -> Iterator[str]:
+    """Parameters, or stored tensors, of another layer; but a layer ends with the norm that the next one reads."""
+    for name in re.findall(r"[\w.]+ℓ(?!\+1\b)[-+]\d+[\w.]*", repr(model.parameters)):
+        yield f"it takes {name}, which is another layer's"
 
 
-def deviation(model: Run, device: Run, terms: Terms) -> str | None:
-    """The first launch at which the device's plan leaves the model's, or what it leaves out."""
-    by: dict[int, list[Step]] = {step.number: [] for step in model.steps}
-    for step in device.steps:
-        for number in step.covers:
-            by.get(number, []).append(step)
-    missing = _missing(model, by)
-    if device.problem is None:
-        for number, steps in by.items():
-            if not steps:
-                return f"launch {number} ({model.steps[number].name}) of the model's plan is computed by no launch"
-    for step in device.steps:
-        for reason in (*_deviations(model, device, step, terms), *missing.get(step.number, ())):
-            return f"launch {step.number} ({step.name}): {reason}"
-    if device.problem is not None:
-        return device.problem
-    for layer, cache in model.caches.items():
-        if device.caches.get(layer) != cache:
-            return f"layer {layer} keeps other keys and values than the model's plan says"
-    return None if device.logits == model.logits else "the logits are not those of the model's plan"
+# ---------------------------------------------------------------- plans, taken apart
 
 
-def _deviations(model: Run, device: Run, step: Step, terms: Terms) -> Iterator[str]:
-    """What a launch reads, and leaves, that the launches which it computes do not."""
-    if not step.covers and not step.writes:
-        return  # it raises flags, and leaves no number
-    unknown = [number for number in step.covers if number >= len(model.steps)]
-    if unknown:
-        yield f"the model's plan has no launch {unknown[0]}"
-        return
-    covered = [model.steps[number] for number in step.covers]
-    what = _numbers(step.covers)
-    kept = {name: one.writes[name] for one in covered for name in one.writes if one.name == Operation.STORE.value}
-    read = [one.value for launch in covered for one in launch.reads]
-    left = [value for launch in covered for value in (*launch.writes.values(), joined(*launch.writes.values()))]
-    for one in step.reads:
-        if one.value not in read and not any(joined(a, b) == one.value for a in read for b in read):
-            writer = device.steps[one.writer].name
-            yield f"it reads {one.buffer} as launch {one.writer} ({writer}) left it, and {what} of the model's plan not"
-    for name, value in step.writes.items():
-        if value not in left:
-            same = [one.writes[name] for one in covered if name in one.writes]
-            like = next((other for other in (*same, *left) if width(other) == width(value)), None)
-            why = "" if like is None else f": {terms.difference(value, like)}"
-            yield f"what it leaves in {name} is not what {what} of the model's plan leaves{why}"
-    for name, value in step.writes.items():
-        if name in kept and value != kept[name]:
-            yield f"it stores something else in {name}: {terms.difference(value, kept[name])}"
+P = TypeVar("P", Plan, DevicePlan)
 
 
-def _missing(model: Run, by: Mapping[int, list[Step]]) -> dict[int, list[str]]:
-    """Of the device's launches, results of those that it is the last to compute, that others read and nobody leaves."""
-    found: dict[int, list[str]] = {}
-    inside = {number: {step.number for step in steps} for number, steps in by.items()}
-    for reader in model.steps:
-        for read in reader.reads:
-            steps = by[read.writer]
-            if not steps or inside[reader.number] <= inside[read.writer]:
-                continue  # who computes the reader has computed this with it
-            if not any(holds(value, read.value) for step in steps for value in step.writes.values()):
-                reason = f"it leaves no {read.buffer}, which launch {reader.number} of the model's plan reads"
-                found.setdefault(steps[-1].number, []).append(reason)
-    return found
+def named(launch: Any) -> set[str]:
+    """The parameters and tables that a launch takes."""
+    return {one if isinstance(one, str) else one[1] for one in launch.parameters}
 
 
-def difference(rounded: Mapping[Form, Run], terms: Terms) -> str | None:
-    """Where the forms of attention leave different terms."""
-    (first, one), *others = rounded.items()
-    for form, other in others:
-        for run, what in ((one, first), (other, form)):
-            if run.problem is not None:
-                return f"{what.value}: {run.problem}"
-        for layer, cache in one.caches.items():
-            for name in ("keys", "values"):
-                found, expected = getattr(other.caches[layer], name), getattr(cache, name)
-                if found != expected:
-                    return f"{form.value}: {name} of layer {layer}: {terms.difference(found, expected)}"
-        if one.logits != other.logits:
-            return f"{form.value}: the logits: {terms.difference(other.logits, one.logits)}"
-    return None
+def cuts(plan: Plan | DevicePlan) -> list[tuple[int, int]]:
+    """Where the launches before all layers, and each layer's, begin and end; those behind the last layer are its own.
+
+    A layer begins with its weights of queries, keys and values.
+    """
+    starts = [at for at, launch in enumerate(plan.launches) if any(name.endswith(".qkv") for name in named(launch))]
+    return list(pairwise((0, *starts, len(plan.launches))))
+
+
+def indivisible(plan: Plan, devices: tuple[DevicePlan, ...]) -> Iterator[str]:
+    """Why plans are not one after the other the same layers, each with parameters of its own."""
+    layers = len(plan.kv_shapes)
+    if len(cuts(plan)) - 1 != layers:
+        yield f"the model's plan: it has {len(cuts(plan)) - 1} layers, and {layers} caches"
+    taken = Counter(name for launch in plan.launches for name in named(launch) - set(plan.tables))
+    yield from (f"the model's plan: {count} launches take {name}" for name, count in taken.items() if count > 1)
+    for device in devices:
+        if len(cuts(device)) - 1 != layers:
+            yield f"the device's plan, {device.form.value}: it has {len(cuts(device)) - 1} of {layers} layers"
+        yield from unsaid(plan, device)
+
+
+def part_of(plan: P, span: tuple[int, int], layer: int) -> P:
+    """Some launches of a plan, as a plan: with the parameters that they take, and the cache of their layer."""
+    launches = plan.launches[slice(*span)]
+    taken = {name for launch in launches for name in named(launch)}
+    taken |= {name for alias, name in plan.tied if alias in taken}
+    return replace(
+        plan,
+        launches=seen_from(layer, launches),
+        parameters=seen_from(layer, tuple(one for one in plan.parameters if one.name in taken)),
+        kv_shapes=plan.kv_shapes[layer : layer + 1] if layer >= 0 else (),
+    )
+
+
+def seen_from(layer: int, value: Any) -> Any:
+    """A value with ℓ for a layer's number in all names, ℓ+1 for the next one's; and without numbers of launches."""
+    if isinstance(value, str) and layer >= 0:
+        name = r"\b(layers|keys|values)\.(\d+)\b"
+        return re.sub(name, lambda one: f"{one[1]}.ℓ{int(one[2]) - layer:+d}".removesuffix("+0"), value)
+    if isinstance(value, tuple):
+        return tuple(seen_from(layer, one) for one in value)
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    own = {one.name: seen_from(layer, getattr(value, one.name)) for one in fields(value)}
+    if own.get("layer") is not None:
+        own["layer"] -= layer
+    return replace(value, **({**own, "covers": ()} if "covers" in own else own))

@@ -2,8 +2,9 @@
 
 The plan (`vosti.impl.backends.cuda.plan`) is run on terms, launch by launch. What a launch leaves is read from its
 kernel's contract (`vosti.kernels.contract`) and from nowhere else: the text of each of its outputs is evaluated, the
-row programs it names being those of `vosti.spec.numerics`, over terms. A contract speaks of row i; what it says of
-integers is compared with the functions of `vosti.proofs.forward_rows`, which prove it of every batch:
+row programs it names being those of `vosti.spec.numerics`, over terms; for each head by itself, and for all columns at
+once. A contract speaks of row i; what it says of integers is compared, as it is written, with the functions of
+`vosti.proofs.forward_rows`, which prove it of every batch:
 
 | text of a contract | stands for |
 | --- | --- |
@@ -14,404 +15,239 @@ integers is compared with the functions of `vosti.proofs.forward_rows`, which pr
 | `lengths[b] - counts[b] + i` | its position |
 | `tables[b, j // PAGE] * PAGE + j % PAGE` | the slot of position j of its sequence |
 
-A buffer of bf16 holds rounded numbers; with `rounding` off it holds the numbers themselves.
+A buffer of bf16 holds rounded numbers.
 """
 
 from __future__ import annotations
 
-import ast
-import inspect
-import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
+from inspect import getmembers, getsource, isfunction
+from itertools import product
 from types import CodeType
 from typing import Any
 
-from vosti.impl.backends.cuda.plan import (
-    BF16,
-    METADATA,
-    ROW_MAP,
-    SCRATCH,
-    DevicePlan,
-    KernelLaunch,
-    cache_names,
-)
-from vosti.impl.models.plan import LOGITS, KVShape, Rows
+from vosti.impl.backends.cuda.plan import BF16, FP32, I32, METADATA, ROW_MAP, SCRATCH, DevicePlan, KernelLaunch
+from vosti.impl.models.plan import KVShape, Rows, Source
 from vosti.kernels.catalogue import KERNELS
 from vosti.kernels.contract import Buffer, Contract, Output, cdiv, size
 from vosti.proofs import forward_rows
-from vosti.proofs.forward_plan import POSITION, TOKEN, Held, Read, Run, Step, parameters_of
-from vosti.proofs.forward_terms import COLUMN, Array, Cache, Columns, Heads, Matrix, Range, Refused, Terms, Vector
+from vosti.proofs.forward_plan import CACHE, ROW, Held, Run, Whole
+from vosti.proofs.forward_terms import EVERY, Array, Matrix, Refused, Terms, Vector, joined
 from vosti.spec.numerics import activations, norms, projections, rotary
 
 PROGRAMS = (projections, norms, rotary, activations)
 """Where the row programs stand that contracts name."""
 
-FUNCTIONS: Mapping[str, object] = {"__builtins__": {}, "cdiv": cdiv, "min": min, "max": max}
+KEPT = ("keys", "values")
+"""What contracts call the cache of a layer."""
 
+FUNCTIONS: Mapping[str, Any] = {"__builtins__": {}, "cdiv": cdiv, "min": min, "max": max}
 
-# ------------------------------------------------------------ integers, by their text
+SEQUENCE, KEY, PAGE = Whole("b"), Whole("j"), Whole("PAGE")
+"""A sequence, a position, the page size."""
 
-
-@dataclass(frozen=True)
-class Whole:
-    """An integer that a contract computes, as it is written."""
-
-    parts: tuple[object, ...]
-
-    def __getitem__(self, index: object) -> Whole:
-        return Whole((*self.parts, index))
-
-    def __add__(self, other: object) -> Whole:
-        return Whole(("+", self, other))
-
-    def __sub__(self, other: object) -> Whole:
-        return Whole(("-", self, other))
-
-    def __mul__(self, other: object) -> Whole:
-        return Whole(("*", self, other))
-
-    def __floordiv__(self, other: object) -> Whole:
-        return Whole(("//", self, other))
-
-    def __mod__(self, other: object) -> Whole:
-        return Whole(("%", self, other))
-
-
-@dataclass(frozen=True)
-class Integers:
-    """A buffer of the metadata."""
-
-    name: str
-
-    def __getitem__(self, index: Any) -> Any:
-        indices = index if isinstance(index, tuple) else (index,)
-        return OF_THE_ROW.get((self.name, *indices), Whole((self.name, *indices)))
-
-
-ROW, SEQUENCE, KEY = Whole(("i",)), Whole(("b",)), Whole(("j",))
-"""A row, a sequence, a position."""
-
-OF_THE_ROW: Mapping[tuple[object, ...], str] = {("tokens", ROW): TOKEN, ("positions", ROW): POSITION}
-"""What the metadata says of a row."""
-
-
-def by_sequence(launch: KernelLaunch) -> bool:
-    """Whether the contract counts rows within a sequence."""
-    return launch.operation.startswith("attention")
-
-
-def row_of(launch: KernelLaunch) -> Whole:
-    """The row that a contract speaks of: row i of the launch, or row i of sequence b as `forward_rows` has it."""
-    if not by_sequence(launch):
-        return ROW
-    return forward_rows.row_of(SEQUENCE, ROW, Integers("starts"))  # type: ignore[arg-type, return-value]
-
-
-def position_of_sequence() -> Whole:
-    """The position of row i of sequence b, as `forward_rows` has it."""
-    return forward_rows.position_of(SEQUENCE, ROW, Integers("counts"), Integers("lengths"))  # type: ignore[arg-type, return-value]
-
-
-def slot_of_position(page_size: object) -> Whole:
-    """The slot of position j of sequence b, as `forward_rows` has it."""
-    return forward_rows.slot_of(SEQUENCE, KEY, Integers("tables"), page_size)  # type: ignore[arg-type, return-value]
+# What `forward_rows` says of integers, it says of texts, too.
+ROW_OF_SEQUENCE: Any = forward_rows.row_of(SEQUENCE, ROW, Whole("starts"))  # type: ignore[arg-type]
+POSITION: Any = forward_rows.position_of(SEQUENCE, ROW, Whole("counts"), Whole("lengths"))  # type: ignore[arg-type]
+SLOT: Any = forward_rows.slot_of(SEQUENCE, KEY, Whole("tables"), PAGE)  # type: ignore[arg-type]
+IS_ROW = getsource(forward_rows.is_row).rpartition("return ")[2].strip()
+HAS_SLOT = getsource(forward_rows.has_slot).rpartition("return ")[2].strip()
 
 
 @cache
-def condition_of(function: Callable[..., bool]) -> str:
-    """The text of a condition of `forward_rows`, in the form that texts are compared in."""
-    body = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
-    assert isinstance(body, ast.FunctionDef)
-    last = body.body[-1]
-    assert isinstance(last, ast.Return)
-    assert last.value is not None
-    return ast.dump(last.value)
-
-
-@cache
-def _dumped(text: str) -> str:
-    return ast.dump(ast.parse(text, mode="eval").body)
-
-
-@cache
-def _code(text: str) -> CodeType:
+def code_of(text: str) -> CodeType:
+    """A contract's text, compiled."""
     return compile(text, "contract", "eval")
 
 
 def evaluated(text: str, names: Mapping[str, Any]) -> Any:
-    """The value of a contract's text. Raises `Refused` if the launch is not given what it names."""
+    """The value of a contract's text. Raises `Refused` if it has none, as where a launch is not given what it names."""
     try:
         # The texts are the project's own, never a user's.
-        return eval(_code(text), dict(names))
-    except NameError as error:
-        raise Refused(f"it is given no {error.name}") from None
-
-
-# ------------------------------------------------------------ what a contract's names stand for
+        return eval(code_of(text), {**FUNCTIONS, **names})
+    except (AttributeError, IndexError, NameError, TypeError, ValueError) as error:
+        raise Refused(f"{text} has no value: {error}") from None
 
 
 @dataclass(frozen=True)
 class RowView:
     """A buffer of rows, as a launch may read it."""
 
-    terms: Terms
     name: str
-    value: Vector
-    shape: tuple[int, ...]
+    value: Array
     row: Whole
     """The launch's own, as its contract has it."""
 
     def __getitem__(self, key: tuple[Any, ...]) -> Array:
         index, *rest = key
         if index != self.row:
-            raise Refused(f"it reads {self.name} in another row than its own")
-        if all(isinstance(one, slice) for one in rest):
-            return Array((), (Heads(1, self.value),))
-        return Array.of(self.value, self.shape)[tuple(rest)]
+            raise Refused(f"it reads {self.name} in row {index}, which is not its own, {self.row}")
+        return self.value[tuple(rest)]
 
 
-@dataclass(frozen=True)
-class Scratch:
-    """What a launch over splits of keys leaves for the merge: what it was given."""
+class DeviceRun(Run):
+    """A part of a device's plan on its way through its launches."""
 
-    number: int
-    launch: KernelLaunch
-    names: Mapping[str, object]
+    def __init__(self, part: DevicePlan, first: int, before: Mapping[str, Held], terms: Terms) -> None:
+        super().__init__(before, terms)
+        self.part = part
+        self.rows = {buffer.name: buffer.rows for buffer in part.buffers}
+        self.elements = {buffer.name: buffer.element for buffer in part.buffers}
+        self.elements |= {**dict.fromkeys(CACHE, BF16), **dict.fromkeys(SCRATCH, FP32), **dict.fromkeys(METADATA, I32)}
+        self.parameters = {parameter.name: terms.parameter(parameter) for parameter in part.parameters}
+        self.parameters |= {alias: self.parameters[name] for alias, name in part.tied if name in self.parameters}
+        self.split: tuple[KernelLaunch, Mapping[str, Any]] | None = None
+        """The last launch over splits of keys, and what it was given."""
 
-
-class _Device:
-    """A device's plan on its way through its launches."""
-
-    def __init__(self, plan: DevicePlan, terms: Terms, rounding: bool) -> None:
-        self.plan = plan
-        self.terms = terms
-        self.rounding = rounding
-        self.buffers = {buffer.name: buffer for buffer in plan.buffers}
-        self.parts = {
-            name: (layer, part) for layer in range(len(plan.kv_shapes)) for part, name in enumerate(cache_names(layer))
-        }
-        self.held: dict[str, Held] = {}
-        """Also of the caches: what a row's slot holds, by `cache_names`."""
-
-        self.scratch: dict[str, Scratch] = {}
-        self.stored = parameters_of(plan.parameters, plan.tied, terms)
-        self.run = Run()
-        self.words: dict[str, object] = {
-            **{
-                name: partial(one, terms)
-                for module in PROGRAMS
-                for name, one in vars(module).items()
-                if getattr(one, "__module__", None) == module.__name__
-            },
+        self.words: Mapping[str, Any] = {
+            **{name: partial(one, terms) for module in PROGRAMS for name, one in getmembers(module, isfunction)},
             "join": terms.join,
             "grouped": lambda queries, heads: (queries, heads),
-            "cache": lambda keys, values: Cache(keys, values),
-            "attention": self.attention,
+            "cache": lambda keys, values: (keys, values),
+            "attention": lambda queries, cached, window, scale, head_dim: terms.attention(
+                queries[0].flat, *cached, KVShape(queries[1], head_dim), scale, window
+            ),
+            "visible_splits": self.visible,
         }
+        self.follow(part.launches, first)
 
-    # -------------------------------------------------------- one launch
-
-    def launch(self, number: int, launch: KernelLaunch) -> Step:
+    def launch(self, at: int, launch: KernelLaunch) -> Mapping[str, Vector]:
         """Run one launch."""
-        contract = contract_of(launch.operation)
-        constants = constants_of(launch)
-        self.check_places(launch, contract, constants)
-        names: dict[str, Any] = {**FUNCTIONS, **self.words, **constants, **dict(launch.reals), "i": ROW, "b": SEQUENCE}
-        reads: list[Read] = []
+        contract, sizes = contract_of(launch.operation), sizes_of(launch)
+        buffers = {one.name: one for one in contract.parameters if isinstance(one, Buffer)}
+        self.check(launch, contract, buffers, sizes)
+        names = {**self.words, **sizes, **dict(launch.reals), "i": ROW, "b": SEQUENCE}
         if launch.operation == "attention_merge":
-            names |= self.split_of(launch)
-        for parameter in contract.parameters:
-            if isinstance(parameter, Buffer):
-                names |= self.view(launch, parameter, constants, reads)
+            names |= self.of_split(launch, contract)
+        names |= {role: self.parameter(name, buffers[role], sizes) for role, name in launch.parameters}
+        names |= {role: self.view(launch, name, buffers[role], sizes) for role, name in launch.reads}
         for name, text in contract.definitions:
-            if all(one in names for one in _code(text).co_names):
+            if all(one in names for one in code_of(text).co_names):
                 names[name] = evaluated(text, names)
-        names["visible_splits"] = partial(self.visible, names)
         if launch.operation == "attention_split":
-            state = Scratch(number, launch, names)
-            self.scratch.update((name, state) for _, name in launch.writes)
-            return Step(number, launch.operation, launch.layer, tuple(reads), {}, launch.covers)
-        writes = {}
-        for output in contract.outputs:
-            found = self.written(launch, contract, output, names)
-            if found is not None:
-                writes[dict(launch.writes)[output.buffer]] = found
-        self.keep(number, launch, writes)
-        return Step(number, launch.operation, launch.layer, tuple(reads), writes, launch.covers)
+            self.split = launch, names
+            return {name: () for _, name in launch.writes}
+        outputs = [one for one in contract.outputs if self.is_written(launch, one, buffers[one.buffer], sizes)]
+        return dict(self.written(launch, one, buffers[one.buffer], names) for one in outputs)
 
-    def check_places(self, launch: KernelLaunch, contract: Contract, constants: Mapping[str, object]) -> None:
-        """Sizes are as the contract needs them, and buffers overlap only where it allows it.
+    # ------------------------------------------------------------ what it is given
+
+    def check(
+        self, launch: KernelLaunch, contract: Contract, buffers: Mapping[str, Buffer], sizes: Mapping[str, Any]
+    ) -> None:
+        """Refuse sizes and buffers that are not what the contract needs, and buffers that overlap where they may not.
 
         Premises on tiles and on numbers of rows are left to the launcher.
         """
         for premise in contract.premises:
-            known = all(isinstance(constants.get(name), int) for name in _code(premise).co_names)
-            if known and not evaluated(premise, {**FUNCTIONS, **constants}):
+            if known(premise, sizes) and not evaluated(premise, sizes):
                 raise Refused(f"its contract needs {premise}")
-        allowed = {
-            (written, read) for written, read, when in contract.in_place if evaluated(when, {**FUNCTIONS, **constants})
-        }
-        written = [name for _, name in launch.writes]
+        allowed = {(written, read) for written, read, when in contract.in_place if evaluated(when, sizes)}
+        for role, name in (*launch.reads, *launch.writes):
+            element, buffer = self.elements.get(name), buffers[role]
+            if element is None or (role in KEPT, role in SCRATCH) != (name in CACHE, name in SCRATCH):
+                raise Refused(f"its {role} are {name}, which is no buffer for that")
+            if element not in (buffer.element, buffer.or_element):
+                raise Refused(f"{name} is of {element}, and {role} of {buffer.element}")
+        rows = Rows.TOKENS if launch.rows is Rows.TOKENS else Rows.LOGITS
         for role, name in launch.writes:
-            if name in METADATA or written.count(name) > 1:
+            if name in METADATA or sum(name == one for _, one in launch.writes) > 1:
                 raise Refused(f"it overwrites {name}")
-            for other, read in launch.reads:
-                if read == name and (role, other) not in allowed:
-                    raise Refused(f"it overwrites {name}, which it reads")
-            if name not in self.buffers and name not in self.parts and name not in SCRATCH:
-                raise Refused(f"it writes {name}, which nothing declares")
+            if any(read == name and (role, other) not in allowed for other, read in launch.reads):
+                raise Refused(f"it overwrites {name}, which it reads")
+            if self.rows.get(name, rows) is not rows:
+                raise Refused(f"it writes rows of {rows.value}, and {name} has rows of {self.rows[name].value}")
 
-    def view(
-        self, launch: KernelLaunch, buffer: Buffer, constants: Mapping[str, object], reads: list[Read]
-    ) -> dict[str, object]:
-        """What a buffer's name stands for in the contract, if the launch reads it."""
-        role = buffer.name
-        stored, read = dict(launch.parameters).get(role), dict(launch.reads).get(role)
-        if stored is not None:
-            return {role: self.parameter(stored, buffer, constants)}
-        if read is None:
-            return {}
-        if buffer.element == "i32":
-            if read not in METADATA:
-                raise Refused(f"it reads {read} where integers of the batch belong")
-            return {role: Integers(read)}
-        if role in SCRATCH:
-            return {}
-        if read not in self.held:
-            early = read in self.parts
-            raise Refused(
-                f"it reads {read}, which {'holds no row of this forward yet' if early else 'no launch has written'}"
-            )
-        held = self.held[read]
-        reads.append(Read(read, held.value, held.writer))
-        if read in self.parts:
-            if buffer.shape[0] != "pages * PAGE":
-                raise Refused(f"it reads {read}, a cache, as rows")
-            return {role: held.value}
-        self.check_element(read, buffer)
-        wanted = Rows.LOGITS if launch.rows is Rows.LOGITS else Rows.TOKENS
-        if held.rows is not wanted:
-            raise Refused(f"it reads rows of {wanted.value}, and {read} has rows of {held.rows.value}")
-        own = Integers(ROW_MAP)[ROW] if launch.rows is Rows.SELECTED else row_of(launch)
-        return {role: RowView(self.terms, read, held.value, axes_of(buffer, constants), own)}
+    def view(self, launch: KernelLaunch, name: str, buffer: Buffer, sizes: Mapping[str, Any]) -> Any:
+        """What the name of a buffer that the launch reads stands for in its contract."""
+        if buffer.element == I32:
+            return Whole(name)
+        value = self.read(name, launch)
+        if name in (*CACHE, *SCRATCH):
+            return value
+        row = Whole(ROW_MAP)[ROW] if launch.rows is Rows.SELECTED else row_of(launch)
+        return RowView(name, Array.of(value, axes_of(buffer, sizes)[1:]), row)
 
-    def check_element(self, name: str, buffer: Buffer) -> None:
-        """Raises `Refused` if a buffer of the device is of another element type than the contract's."""
-        element = self.buffers[name].element
-        if element not in (buffer.element, buffer.or_element):
-            raise Refused(f"{name} is of {element}, and {buffer.name} of {buffer.element}")
-
-    def parameter(self, name: str, buffer: Buffer, constants: Mapping[str, object]) -> Array | Matrix | Columns:
+    def parameter(self, name: str, buffer: Buffer, sizes: Mapping[str, Any]) -> Array | Matrix:
         """A parameter or table, of the sizes that the contract gives it."""
-        if name in self.plan.tables:
-            return self.terms.table(name, axes_of(buffer, constants)[0])
-        if name not in self.stored:
+        if name in self.part.tables:
+            return Matrix(self.terms, (Source(name, (1, *axes_of(buffer, sizes)[1:])),))
+        if name not in self.parameters:
             raise Refused(f"nobody has {name}")
-        found = self.stored[name]
-        assert isinstance(found, Array | Matrix)
-        # How many tokens or positions there are, a contract leaves open.
-        known = [all(name in constants for name in _code(axis).co_names) for axis in buffer.shape]
-        expected = [size(axis, constants) if one else None for axis, one in zip(buffer.shape, known, strict=True)]
-        actual = found.shape
-        if len(actual) != len(expected) or any(n not in (None, m) for n, m in zip(expected, actual, strict=True)):
-            raise Refused(f"{name} is {list(actual)}, and {buffer.name} {list(buffer.shape)}")
+        found = self.parameters[name]
+        lengths = axes_of(buffer, sizes)
+        if len(lengths) != len(found.shape) or any(map(lambda n, m: n not in (None, m), lengths, found.shape)):
+            raise Refused(f"{name} is {list(found.shape)}, and {buffer.name} {list(buffer.shape)}")
         return found
 
-    # -------------------------------------------------------- what it leaves
+    def of_split(self, launch: KernelLaunch, contract: Contract) -> Mapping[str, Any]:
+        """What a merge's contract says of the launch before it: of the same sizes, and it left all of the states."""
+        if self.split is None or {one for one in launch.reads if one[0] in SCRATCH} != set(self.split[0].writes):
+            raise Refused("it merges states that no one launch has left")
+        before, names = self.split
+        if before.sizes != launch.sizes:
+            raise Refused("it merges states of other sizes")
+        return {one.name: names[one.name] for one in contract.context if one.name in names}
+
+    # ------------------------------------------------------------ what it leaves
+
+    def is_written(self, launch: KernelLaunch, output: Output, buffer: Buffer, sizes: Mapping[str, Any]) -> bool:
+        """Whether numbers are written, of every row that has any: by the launch's sizes, or for each row's part."""
+        if buffer.element == I32 or known(output.when, sizes):
+            return buffer.element != I32 and bool(evaluated(output.when, sizes))
+        if output.when != (HAS_SLOT if row_of(launch) == ROW else IS_ROW) or output.stated != "True":
+            raise Refused(f"its {output.buffer} are written where {output.when}")
+        return True
 
     def written(
-        self, launch: KernelLaunch, contract: Contract, output: Output, names: dict[str, object]
-    ) -> Vector | None:
-        """What an output holds of a row; None of flags, and of what is not written."""
-        (buffer,) = (one for one in contract.parameters if isinstance(one, Buffer) and one.name == output.buffer)
-        if buffer.element == "i32" or not self.everywhere(launch, output, names):
-            return None
+        self, launch: KernelLaunch, output: Output, buffer: Buffer, names: Mapping[str, Any]
+    ) -> tuple[str, Vector]:
+        """Where an output goes, and what it holds of a row, head after head."""
         target = dict(launch.writes).get(output.buffer)
         if target is None:
             raise Refused(f"nothing takes its {output.buffer}")
         row = evaluated(output.cell[0], names)
-        if row != (Integers("slots")[ROW] if target in self.parts else row_of(launch)):
-            raise Refused(f"its {output.buffer} are written in another row than its own")
+        if row != (Whole("slots")[ROW] if target in CACHE else row_of(launch)):
+            raise Refused(f"its {output.buffer} are written in row {row}, which is not its own")
         *heads, column = output.cell[1:]
-        *lengths, columns = axes_of(buffer, names)
-        every = {name: Range(0, length) for name, length in zip(heads, lengths, strict=True)}
-        value = evaluated(output.value, {**names, **every, column: COLUMN})
-        if not isinstance(value, Array) or value.shape != (*lengths, columns):
-            raise Refused(f"its {output.buffer} are not {[*lengths, columns]} numbers")
-        vector = self.terms.flat(value)
-        element = BF16 if target in self.parts else self.buffers[target].element
-        if element not in (buffer.element, buffer.or_element):
-            raise Refused(f"{target} is of {element}, and {buffer.name} of {buffer.element}")
-        return self.terms.rounded(vector, element) if self.rounding and element == BF16 else vector
+        _, *lengths, columns = axes_of(buffer, names)
+        found = []
+        for indices in product(*map(range, lengths)):
+            value = evaluated(output.value, {**names, **dict(zip(heads, indices, strict=True)), column: EVERY})
+            if not isinstance(value, Array) or value.shape != (columns,):
+                raise Refused(f"its {output.buffer} are not {columns} numbers")
+            found.append(value.flat)
+        vector = joined(*found)
+        return target, self.terms.rounded(vector) if self.elements[target] == BF16 else vector
 
-    def everywhere(self, launch: KernelLaunch, output: Output, names: Mapping[str, object]) -> bool:
-        """Whether an output is written for every row that has one to write; False if for none."""
-        code = _code(output.when)
-        if all(isinstance(names.get(name), int) for name in code.co_names):
-            return bool(evaluated(output.when, names))
-        expected = forward_rows.is_row if by_sequence(launch) else forward_rows.has_slot
-        if _dumped(output.when) != condition_of(expected) or output.stated != "True":
-            raise Refused(f"its {output.buffer} are written where {output.when}")
-        return True
-
-    def keep(self, number: int, launch: KernelLaunch, writes: Mapping[str, Vector]) -> None:
-        """Note what the buffers hold now."""
-        rows = Rows.TOKENS if launch.rows is Rows.TOKENS else Rows.LOGITS
-        for name, value in writes.items():
-            if name in self.buffers and self.buffers[name].rows is not rows:
-                raise Refused(f"it writes rows of {rows.value}, and {name} has rows of {self.buffers[name].rows.value}")
-            if name in self.parts and name in self.held:
-                raise Refused(f"it stores {name} a second time")
-            self.held[name] = Held(value, number, rows)
-        for layer in {self.parts[name][0] for name in writes if name in self.parts}:
-            keys, values = cache_names(layer)
-            if keys not in writes or values not in writes:
-                raise Refused(f"it stores half of layer {layer}")
-            self.run.caches[layer] = Cache(self.held[keys].value, self.held[values].value)
-
-    # -------------------------------------------------------- words of contracts
-
-    def attention(
-        self, queries: tuple[Array, int], cache: Cache, window: int | None, scale: float, head_dim: int
-    ) -> Array:
-        """Attention of a row over what it sees."""
-        array, kv_heads = queries
-        return self.terms.attention(self.terms.flat(array), cache, KVShape(kv_heads, head_dim), scale, window)
-
-    def visible(
-        self, names: Mapping[str, object], position: Whole, window: int, slot: Callable[[Whole], Whole], length: Whole
-    ) -> int | None:
+    def visible(self, position: object, window: int, slot: Callable[[Whole], Whole], length: object) -> int | None:
         """What a row sees: the window, if position and slots are those that `forward_rows` speaks of."""
-        if position != position_of_sequence():
-            raise Refused("it takes the row to be at another position")
-        if slot(KEY) != slot_of_position(names["PAGE"]) or length != Integers("lengths")[SEQUENCE]:
-            raise Refused("it takes keys to be in other slots")
+        if position != POSITION:
+            raise Refused(f"it takes the row to be at another position, {position}")
+        if slot(KEY) != SLOT or length != Whole("lengths")[SEQUENCE]:
+            raise Refused(f"it takes keys to be in other slots, {slot(KEY)}")
         return window or None
 
-    def split_of(self, launch: KernelLaunch) -> dict[str, object]:
-        """What the merge's contract says of the launch before it: of the same sizes, and it left all of the states."""
-        states = [self.scratch.get(name) for role, name in launch.reads if role in SCRATCH]
-        first = states[0] if states else None
-        if first is None or len(states) != len(SCRATCH) or any(state is not first for state in states):
-            raise Refused("it merges states that no one launch has left")
-        if first.launch.sizes != launch.sizes:
-            raise Refused("it merges states of other sizes")
-        context = contract_of(launch.operation).context
-        return {one.name: first.names[one.name] for one in context if one.name in first.names}
+
+def known(text: str, sizes: Mapping[str, Any]) -> bool:
+    """Whether sizes alone decide a contract's text."""
+    return all(isinstance(sizes.get(name), int) for name in code_of(text).co_names)
+
+
+def row_of(launch: KernelLaunch) -> Whole:
+    """The row that a contract speaks of: row i of the launch, or row i of sequence b."""
+    return ROW_OF_SEQUENCE if launch.operation.startswith("attention") else ROW
 
 
 @cache
 def contract_of(operation: str) -> Contract:
     """The contract of the kernels that a table may choose for an operation. Raises `Refused` if they differ."""
-    names = kernel_names(operation)
-    if not names:
-        raise Refused(f"there is no kernel for {operation}")
-    contracts = [KERNELS[name].contract for name in names]
+    contracts = [KERNELS[name].contract for name in kernel_names(operation)]
     said = {tuple((one.buffer, one.cell, one.value, one.when) for one in contract.outputs) for contract in contracts}
     if len(said) != 1:
-        raise Refused(f"the contracts of {' and '.join(names)} differ")
+        raise Refused(f"of {operation}, contracts say {len(said)} different things")
     return contracts[0]
 
 
@@ -421,42 +257,19 @@ def kernel_names(operation: str) -> tuple[str, ...]:
     return tuple(name for name in (base, f"{base}_stream") if name in KERNELS)
 
 
-def constants_of(launch: KernelLaunch) -> dict[str, Any]:
+def sizes_of(launch: KernelLaunch) -> Mapping[str, Any]:
     """The compile-time parameters of a launch, but for its tile's: its sizes, and what it is given or not.
 
     Raises `Refused` if the two contradict each other.
     """
-    reads, given = dict(launch.reads), {*dict(launch.parameters), *dict(launch.reals)}
+    given = {role for roles in (launch.reads, launch.parameters, launch.reals) for role, _ in roles}
     sizes = {name.upper(): value for name, value in launch.sizes}
-    shown = {
-        "RESIDUAL": int("y" in reads),
-        "MAPPED": int("row_map" in reads),
-        "SCALED": int("scale" in given),
-        "CAPPED": int("cap" in given),
-    }
-    for name, value in shown.items():
-        if sizes.get(name, value) != value:
-            raise Refused(f"its sizes say {name} = {sizes[name]}, and what it is given {value}")
-    return {**shown, **sizes, "PAGE": Whole(("PAGE",))}
+    for name, role in (("RESIDUAL", "y"), ("MAPPED", "row_map"), ("SCALED", "scale"), ("CAPPED", "cap")):
+        if sizes.setdefault(name, int(role in given)) != (role in given):
+            raise Refused(f"its sizes say {name} = {sizes[name]}, and what it is given {int(role in given)}")
+    return {**sizes, "PAGE": PAGE}
 
 
-def axes_of(buffer: Buffer, constants: Mapping[str, object]) -> tuple[int, ...]:
-    """The lengths of a buffer's axes after the first."""
-    return tuple(size(axis, constants) for axis in buffer.shape[1:])
-
-
-def run_device_plan(plan: DevicePlan, terms: Terms, *, rounding: bool) -> Run:
-    """A device's plan, run on terms."""
-    device = _Device(plan, terms, rounding)
-    for number, launch in enumerate(plan.launches):
-        try:
-            device.run.steps.append(device.launch(number, launch))
-        except Refused as refused:
-            device.run.problem = f"launch {number} ({launch.operation}): {refused}"
-            return device.run
-    logits = device.held.get(LOGITS)
-    if logits is None:
-        device.run.problem = "no launch writes the logits of the wanted rows"
-    else:
-        device.run.logits = logits.value
-    return device.run
+def axes_of(buffer: Buffer, sizes: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The lengths of a buffer's axes; None where sizes leave it open: how many rows, tokens or positions there are."""
+    return tuple(size(axis, sizes) if known(axis, sizes) else None for axis in buffer.shape)

@@ -1,4 +1,4 @@
-"""What a model's launch plan computes: the definition of Forward and f_KV, and what a backend that runs it leaves.
+"""What a model's launch plan computes: the definition of Forward and f_KV, layer by layer.
 
 A family's plan (`vosti.impl.models.plan`) is run on terms, launch by launch, as the CPU backend runs it on numbers:
 through the same dispatch to the row programs (`vosti.impl.backends.programs`). After each launch a buffer holds, of
@@ -11,24 +11,68 @@ by the plan's own text. Both depend on h[: p + 1] alone: the leaves of a term ar
 attention, the only operation that looks at other positions, takes keys and values of the positions j ≤ p, each of which
 is a term of h and j.
 
+Where W keeps numbers in bf16, every result is rounded, but for those of `FUSED`, which their readers take as they are,
+angles and logits. Where W keeps them in float32, no result is: leave the roundings out.
+
 That attention finds these keys and values is two things: the layer's store has been launched, which is seen here, and
 the slots that it reads hold positions 0 to p of its own row's history, each written before or by this very store, which
 is `vosti.proofs.forward_rows`.
+
+A layer is run from what the layer before hands over, `CARRIED`: of these buffers nothing is known, and no other is
+there, but for those that the launches before all layers have written and no layer writes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
+from typing import Any
 
-from vosti.impl.backends.cuda.plan import cache_names
 from vosti.impl.backends.programs import PROGRAMS
-from vosti.impl.models.plan import LOGITS, POSITIONS, TOKEN_IDS, Launch, Operation, Parameter, Plan, Rows
-from vosti.proofs.forward_terms import Array, Cache, Columns, Matrix, Refused, Terms, Vector, parts_of
+from vosti.impl.models.plan import POSITIONS, TOKEN_IDS, Launch, Operation, Plan, Rows, Source
+from vosti.proofs.forward_terms import Array, Matrix, Refused, Terms, Vector, cut, joined, width
 
-TOKEN, POSITION = "h[p]", "p"
-"""What the inputs of a plan hold of a row: its history's token at its position, and the position."""
+CARRIED = ("residual", "normed")
+"""What a layer hands over to the next: the residual stream, and what of it the next layer reads."""
+
+CACHE = ("keys.ℓ", "values.ℓ")
+"""What a row's slot holds in the layer that is run, ℓ."""
+
+FUSED = {
+    *((Operation.LINEAR, activation) for activation in (Operation.SILU_MUL, Operation.GELU_TANH_MUL)),
+    *((norm, Operation.ROTATE) for norm in (Operation.RMS_NORM, Operation.RMS_NORM_UNIT_OFFSET)),
+    (Operation.RMS_NORM, Operation.UNWEIGHTED_RMS_NORM),
+}
+"""Neighbours in a plan of which the first one's results are not rounded; but what is stored is."""
+
+
+def _written(sign: str) -> Callable[[Whole, object], Whole]:
+    return lambda one, other: Whole(f"({one} {sign} {other})")
+
+
+@dataclass(frozen=True)
+class Whole:
+    """An integer of the batch, or a buffer of them, as it is written."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __getitem__(self, index: object) -> Whole:
+        return Whole(self.text + "".join(f"[{one}]" for one in (index if isinstance(index, tuple) else (index,))))
+
+    __add__, __sub__, __mul__ = _written("+"), _written("-"), _written("*")
+    __floordiv__, __mod__ = _written("//"), _written("%")
+
+
+ROW = Whole("i")
+"""A row of the batch."""
+
+INDICES = {TOKEN_IDS: Whole("tokens")[ROW], POSITIONS: Whole("positions")[ROW]}
+"""The inputs of a plan that are no buffers: h[p] and p of the row."""
 
 
 @dataclass(frozen=True)
@@ -36,161 +80,106 @@ class Held:
     """What a buffer holds of every live row."""
 
     value: Vector
-    writer: int
-    """The launch that wrote it last."""
+    writer: int | None
+    """The launch that wrote it last; None if it was handed over."""
 
-    rows: Rows
+    rows: Rows = Rows.TOKENS
     """`TOKENS`: of rows of the batch. `LOGITS`: of wanted rows."""
 
 
 @dataclass(frozen=True)
-class Read:
-    """A buffer that a launch reads, and the launch that wrote it last."""
-
-    buffer: str
-    value: Vector
-    writer: int
-
-
-@dataclass(frozen=True)
 class Step:
-    """One launch: what it read, and what it left."""
+    """One launch: what it read, by whom that was written last, and what it left."""
 
     number: int
     name: str
-    layer: int | None
-    reads: tuple[Read, ...]
+    reads: tuple[tuple[str, int | None], ...]
     writes: Mapping[str, Vector]
-    """By buffer; what a row's slot holds, under the names of `cache_names`."""
-
-    covers: tuple[int, ...]
-    """The launches of the family's plan that it computes."""
 
 
-@dataclass
 class Run:
-    """A plan's launches, one after the other, until the last or the first of which nothing can be concluded."""
+    """Launches, one after the other, until the last or the first of which nothing can be concluded."""
 
-    steps: list[Step] = field(default_factory=list)
-    caches: dict[int, Cache] = field(default_factory=dict)
-    """Of each layer, the key and the value of each position, this forward's included."""
-
-    logits: Vector | None = None
-    problem: str | None = None
-
-
-def parameters_of(
-    parameters: tuple[Parameter, ...], tied: tuple[tuple[str, str], ...], terms: Terms
-) -> dict[str, Array | Matrix | Columns]:
-    """A plan's parameters by name, aliases among them."""
-    found = {parameter.name: terms.parameter(parameter) for parameter in parameters}
-    return found | {alias: found[name] for alias, name in tied if name in found}
-
-
-class _Family:
-    """A family's plan on its way through its launches."""
-
-    def __init__(self, plan: Plan, terms: Terms) -> None:
-        self.plan = plan
+    def __init__(self, before: Mapping[str, Held], terms: Terms) -> None:
         self.terms = terms
-        self.shapes = {buffer.name: buffer.shape for buffer in plan.buffers}
-        self.held: dict[str, Held] = {}
-        self.parameters = parameters_of(plan.parameters, (), terms)
-        for alias, name in plan.tied:
-            table = self.parameters[name]
-            self.parameters[alias] = table.T if isinstance(table, Matrix) else table
-        widths = {kind: shape[-1] for kind, shape in self.shapes.items()}
-        self.tables = {
-            name: terms.table(name, widths[output])
-            for launch in plan.launches
-            if launch.operation is Operation.ANGLES
-            for name, output in zip(launch.parameters, launch.outputs, strict=True)
-        }
-        self.run = Run()
+        self.before = before
+        self.held = dict(before)
+        self.steps: list[Step] = []
+        self.problem: str | None = None
 
-    def read(self, launch: Launch, name: str) -> Held:
-        """What an input holds, of the rows that the launch reads."""
+    def launch(self, at: int, launch: Any) -> Mapping[str, Vector]:
+        """What a launch leaves. Raises `Refused`."""
+        raise Refused("nobody knows what it does")
+
+    def follow(self, launches: Sequence[Any], first: int) -> None:
+        """Run the launches, the first of which has a number."""
+        for at, launch in enumerate(launches):
+            name = str(getattr(launch.operation, "value", launch.operation))
+            self._reads: list[tuple[str, int | None]] = []
+            try:
+                writes = self.launch(at, launch)
+                for buffer in writes.keys() & self.held.keys() & ({*CACHE, *self.before} - {*CARRIED}):
+                    raise Refused(f"it overwrites {buffer}, which is still needed")
+            except Refused as refused:
+                self.problem = f"launch {first + at} ({name}): {refused}"
+                return
+            rows = Rows.TOKENS if launch.rows is Rows.TOKENS else Rows.LOGITS
+            self.held |= {buffer: Held(value, first + at, rows) for buffer, value in writes.items()}
+            self.steps.append(Step(first + at, name, tuple(self._reads), writes))
+
+    def read(self, name: str, launch: Any) -> Vector:
+        """What an input holds, of the rows that the launch reads. Raises `Refused`."""
         if name not in self.held:
-            raise Refused(f"it reads {name}, which no launch has written")
-        held = self.held[name]
-        wanted = Rows.LOGITS if launch.rows is Rows.LOGITS else Rows.TOKENS
+            found = "holds no row of this forward yet" if name in CACHE else "no launch before it leaves to it"
+            raise Refused(f"it reads {name}, which {found}")
+        held, wanted = self.held[name], Rows.LOGITS if launch.rows is Rows.LOGITS else Rows.TOKENS
         if held.rows is not wanted:
             raise Refused(f"it reads rows of {wanted.value}, and {name} has rows of {held.rows.value}")
-        return held
+        self._reads.append((name, held.writer))
+        return held.value
 
-    def launch(self, number: int, launch: Launch) -> Step:
-        """Run one launch."""
-        names = [name for name in launch.inputs if name not in (TOKEN_IDS, POSITIONS)]
-        reads = tuple(Read(name, held.value, held.writer) for name in names for held in [self.read(launch, name)])
+
+class ModelRun(Run):
+    """A part of a family's plan on its way through its launches."""
+
+    def __init__(self, part: Plan, first: int, before: Mapping[str, Held], terms: Terms) -> None:
+        super().__init__(before, terms)
+        self.part = part
+        self.shapes = {buffer.name: buffer.shape for buffer in part.buffers}
+        self.shapes |= {name: (kv.heads, kv.head_dim) for kv in part.kv_shapes for name in CACHE}
+        self.parameters: dict[str, Any] = {one.name: terms.parameter(one) for one in part.parameters}
+        self.parameters |= {alias: self.parameters[name].T for alias, name in part.tied if name in self.parameters}
+        for launch in part.launches:
+            if launch.operation is Operation.ANGLES:
+                for name, output in zip(launch.parameters, launch.outputs, strict=True):
+                    self.parameters[name] = Matrix(terms, (Source(name, (1, self.shapes[output][-1])),))
+        self.follow(part.launches, first)
+
+    def launch(self, at: int, launch: Launch) -> Mapping[str, Vector]:
+        """Run one launch; its results by output, the columns of a single one divided among several."""
+        outputs = CACHE if launch.operation is Operation.STORE else launch.outputs
+        results, widths = self.results(launch), [prod(self.shapes[name]) for name in outputs]
+        if [width(one) for one in results] not in (widths, [sum(widths)]):
+            raise Refused(f"its results do not fit {' and '.join(outputs)}")
+        pairs = {(one.operation, other.operation) for one, other in pairwise(self.part.launches[at : at + 2])}
+        row = joined(*results)
+        if launch.operation is not Operation.ANGLES and launch.rows is not Rows.LOGITS and not pairs & FUSED:
+            row = self.terms.rounded(row)
+        return {name: cut(row, sum(widths[:n]), sum(widths[: n + 1])) for n, name in enumerate(outputs)}
+
+    def results(self, launch: Launch) -> list[Vector]:
+        """What the row program makes of the inputs; a store keeps them."""
+        if launch.layer not in (0, None):
+            raise Refused(f"it is of layer ℓ{launch.layer:+d}")
+        vectors = {name: self.read(name, launch) for name in launch.inputs if name not in INDICES}
         if launch.operation is Operation.STORE:
-            writes = self.store(launch, reads)
-        elif launch.operation is Operation.ATTENTION:
-            writes = self.divided(launch, (self.attention(launch, reads),))
-            reads += tuple(Read(name, self.held[name].value, self.held[name].writer) for name in self.cached(launch))
-        else:
-            writes = self.divided(launch, self.results(launch))
-        rows = Rows.TOKENS if launch.rows is Rows.TOKENS else Rows.LOGITS
-        self.held.update((name, Held(value, number, rows)) for name, value in writes.items())
-        return Step(number, launch.operation.value, launch.layer, reads, writes, (number,))
-
-    def results(self, launch: Launch) -> tuple[Vector, ...]:
-        """What the row program makes of the inputs."""
-        indices = {TOKEN_IDS: TOKEN, POSITIONS: POSITION}
-        inputs = [
-            indices[name] if name in indices else Array.of(self.held[name].value, self.shapes[name])
-            for name in launch.inputs
-        ]
-        parameters = [self.tables[name] if name in self.tables else self.parameters[name] for name in launch.parameters]
+            return list(vectors.values())
+        if launch.operation is Operation.ATTENTION:
+            keys, values = (self.read(name, launch) for name in CACHE)
+            (kv,), (scale,), (queries,) = self.part.kv_shapes, launch.constants, vectors.values()
+            return [self.terms.attention(queries, keys, values, kv, scale, launch.window).flat]
+        inputs = [INDICES.get(name) or Array.of(vectors[name], self.shapes[name]) for name in launch.inputs]
+        parameters = [self.parameters[name] for name in launch.parameters]
         # The dispatch is written for tensors; what it does with them, it does with terms.
         results = PROGRAMS[launch.operation](self.terms, launch, inputs, parameters)  # type: ignore[arg-type]
-        return tuple(self.terms.flat(one) for one in results)  # type: ignore[arg-type]
-
-    def divided(self, launch: Launch, results: tuple[Vector, ...]) -> dict[str, Vector]:
-        """The results by output, the columns of a single one divided among several."""
-        widths = [prod(self.shapes[name]) for name in launch.outputs]
-        parts = tuple(parts_of(results[0], widths)) if len(results) < len(widths) else results
-        for name, columns, part in zip(launch.outputs, widths, parts, strict=True):
-            if sum(piece.end - piece.first for piece in part) != columns:
-                raise Refused(f"its result does not fit {name} of {columns} numbers")
-        return dict(zip(launch.outputs, parts, strict=True))
-
-    def store(self, launch: Launch, reads: tuple[Read, ...]) -> dict[str, Vector]:
-        """Keep key and value in the row's slot."""
-        if launch.layer is None or launch.layer in self.run.caches:
-            raise Refused(f"it stores layer {launch.layer} a second time, or none")
-        keys, values = (read.value for read in reads)
-        self.run.caches[launch.layer] = Cache(keys, values)
-        return dict(zip(cache_names(launch.layer), (keys, values), strict=True))
-
-    def cached(self, launch: Launch) -> tuple[str, str]:
-        """The layer's keys and values. Raises `Refused` if this forward's are not among them yet."""
-        if launch.layer is None or launch.layer not in self.run.caches:
-            raise Refused(f"it attends to layer {launch.layer} before this forward's keys are stored there")
-        return cache_names(launch.layer)
-
-    def attention(self, launch: Launch, reads: tuple[Read, ...]) -> Vector:
-        """Attention over the layer's positions up to the row's own."""
-        (queries,), (scale,) = reads, launch.constants
-        keys, values = (self.held[name].value for name in self.cached(launch))
-        assert launch.layer is not None
-        kv = self.plan.kv_shapes[launch.layer]
-        return self.terms.flat(self.terms.attention(queries.value, Cache(keys, values), kv, scale, launch.window))
-
-
-def run_plan(plan: Plan, terms: Terms) -> Run:
-    """A family's plan, run on terms."""
-    family = _Family(plan, terms)
-    for number, launch in enumerate(plan.launches):
-        try:
-            family.run.steps.append(family.launch(number, launch))
-        except Refused as refused:
-            family.run.problem = f"launch {number} ({launch.operation.value}): {refused}"
-            return family.run
-    logits = family.held.get(LOGITS)
-    if logits is None or logits.rows is not Rows.LOGITS:
-        family.run.problem = "no launch writes the logits of the wanted rows"
-    elif sorted(family.run.caches) != list(range(len(plan.kv_shapes))):
-        family.run.problem = f"of {len(plan.kv_shapes)} layers, {len(family.run.caches)} are stored"
-    else:
-        family.run.logits = logits.value
-    return family.run
+        return [one.flat for one in results]  # type: ignore[attr-defined]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,9 +43,10 @@ def forward_command(
     MODEL is a bundled checkpoint, the name of a shape such as llama-3.1-8b, a checkpoint's folder, or a config.json; no
     weights are read. Without one, it is each of the bundled checkpoints and shapes.
 
-    Of each model, its launch plan is followed as the CPU backend runs it, and the device's plan by the contracts of its
-    kernels, in both forms of attention. Of every batch, solvers prove that rows, positions and slots are those that the
-    contracts speak of.
+    By induction over layers: a model's launch plan is followed as the CPU backend runs it, and the device's plan by the
+    contracts of its kernels, in both forms of attention: before all layers, along a layer of each kind, and from the
+    last layer on. Every other layer is compared with its kind. Of every batch, solvers prove that rows, positions and
+    slots are those that the contracts speak of.
     """
     check_writable(json_file)
     check_writable(junit_file)
@@ -79,7 +80,7 @@ def _followed(models: Sequence[str], verbose: bool) -> Outcome:
     from vosti.impl.models.layers import build_plan
 
     try:
-        from vosti.proofs.forward import prove_plan
+        from vosti.proofs.forward import device_plans, prove_plan
     except ModuleNotFoundError as error:
         if error.name != "triton":
             raise
@@ -90,32 +91,57 @@ def _followed(models: Sequence[str], verbose: bool) -> Outcome:
     chosen = tuple(dict.fromkeys(models)) or (*BUNDLED, *shape_names())
     configs = {name: load_config(find_checkpoint(name)) for name in chosen}
     found: dict[str, list[Part]] = {}
+    launches: dict[str, list[str]] = {}
     with progress("following plans") as advance:
         for name, config in configs.items():
-            found[name] = prove_plan(build_plan(config, STYLES[config.family]))
+            plan = build_plan(config, STYLES[config.family])
+            devices = device_plans(plan)
+            found[name] = prove_plan(plan, devices)
+            counts = (len(plan.launches), *(len(device.launches) for device in devices.values()))
+            launches[name] = list(map(str, counts))
             advance(len(found), len(chosen))
-    click.echo(table([["model", *(f"launches, {one}" for one in ("cpu", "extend", "split")), "shown"], *_rows(found)]))
+    heads = ["model", "layers", "kinds", *(f"launches, {one}" for one in ("cpu", "extend", "split")), "shown"]
+    click.echo(
+        table([heads, *([name, *_layers(found[name]), *launches[name], _shown(found[name])] for name in chosen)])
+    )
     for name, parts in found.items():
         for part in parts:
             if verbose:
-                click.echo("\n".join([f"{name}: {part.name}", *(f"  {line}" for line in part.launches)]))
+                click.echo("\n".join([f"{name}, {_title(part)}:", *(f"  {line}" for line in part.launches)]))
             if part.problem is not None:
-                click.echo(f"not shown: {name}: {part.name}: {part.problem}")
+                click.echo(f"not shown: {name}, {_title(part)}: {part.problem}")
     if verbose:
         _show_premises()
     good = all(part.problem is None for parts in found.values() for part in parts)
     click.echo(f"{counted(len(chosen), 'model')}, and what holds of the rows of every batch:" if good else "")
-    cases = [Case(f"forward.{name}", part.name, part.problem) for name, parts in found.items() for part in parts]
+    cases = [Case(f"forward.{name}", _title(part), part.problem) for name, parts in found.items() for part in parts]
     document = {"models": {name: [asdict(part) for part in parts] for name, parts in found.items()}}
     return Outcome(good, document, (suite("vosti prove forward", cases),))
 
 
-def _rows(found: dict[str, list[Part]]) -> Iterator[list[str]]:
-    """A line for each model."""
-    for name, parts in found.items():
-        launches = [str(len(part.launches)) for part in parts[:3]]
-        problems = sum(part.problem is not None for part in parts)
-        yield [name, *launches, *[""] * (3 - len(launches)), "not" if problems else "yes"]
+def _title(part: Part) -> str:
+    """What a part is about."""
+    match part.layers:
+        case []:
+            return "launch by launch"
+        case [-1]:
+            return "before all layers"
+        case [layer]:
+            return f"layer {layer}"
+        case [layer, *others]:
+            return f"layer {layer} = ℓ, and {len(others)} like it"
+    raise AssertionError(part.layers)
+
+
+def _layers(parts: Sequence[Part]) -> list[str]:
+    """How many layers there are, and how many kinds of layers, the last one aside."""
+    layers = [one for part in parts for one in part.layers if one >= 0]
+    kinds = sum(part.layers != [-1] and part.layers != [max(layers)] for part in parts) if layers else 0
+    return [str(len(layers)), str(kinds)]
+
+
+def _shown(parts: Sequence[Part]) -> str:
+    return "not" if any(part.problem is not None for part in parts) else "yes"
 
 
 def _show_premises() -> None:

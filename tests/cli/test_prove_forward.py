@@ -26,11 +26,12 @@ def test_a_model_is_shown(tmp_path: Path) -> None:
     told = json.loads(found.read_text())
 
     assert (0, "") == (ended.code, ended.err)
-    assert ["tiny-llama3", "44", "36", "40", "yes"] == ended.out.splitlines()[1].split()
+    assert ["tiny-llama3", "4", "1", "44", "36", "40", "yes"] == ended.out.splitlines()[1].split()
     assert "Proved: 1 obligation, each by z3 and by cvc5." == ended.out.splitlines()[-1]
-    assert [None] * 4 == [part["problem"] for part in told["models"]["tiny-llama3"]]
+    assert [None] * 3 == [part["problem"] for part in told["models"]["tiny-llama3"]]
     assert told["proved"]
-    assert ["forward.tiny-llama3"] * 4 + ["forward_rows.z3", "forward_rows.cvc5"] == [
+    assert [[-1], [0, 1, 2], [3]] == [part["layers"] for part in told["models"]["tiny-llama3"]]
+    assert ["forward.tiny-llama3"] * 3 + ["forward_rows.z3", "forward_rows.cvc5"] == [
         case.get("classname") for case in ElementTree.parse(verdicts).iter("testcase")
     ]
 
@@ -39,19 +40,20 @@ def test_launches_and_premises_are_listed() -> None:
     """With -v: who wrote what each launch reads, and where each premise is seen to."""
     ended = vosti("prove", "forward", "tiny-llama3", "--solver", "z3", "--jobs", "1", "--fresh", "-v")
 
-    assert "  launch 1, rms_norm: reads residual of launch 0; computes launch 2 of the model's plan" in ended.out
+    assert "tiny-llama3, layer 0 = ℓ, and 2 like it:\n  cpu: launch 3, linear: reads normed of the layer" in ended.out
+    assert "  extend: launch 6, rms_norm: reads residual of the layer before, update of launch 5\n" in ended.out
     assert "attention needs 0 <= counts[b] <= lengths[b]: proved: counts_fit" in ended.out
 
 
 def test_what_is_not_shown_is_a_violation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reason is told, and is a failure in the file."""
-    monkeypatch.setattr(forward, "prove_plan", lambda plan: [Part("the device's plan", (), "launch 3: why")])
+    monkeypatch.setattr(forward, "prove_plan", lambda plan, devices: [Part([3], problem="launch 36: why")])
     verdicts = tmp_path / "x.xml"
     ended = vosti("prove", "forward", "tiny-llama3", "--solver", "z3", "--jobs", "1", "--fresh", "--junit", verdicts)
 
     assert 1 == ended.code
-    assert "not shown: tiny-llama3: the device's plan: launch 3: why" in ended.out
-    assert ["launch 3: why"] == [case.get("message") for case in ElementTree.parse(verdicts).iter("failure")]
+    assert "not shown: tiny-llama3, layer 3: launch 36: why" in ended.out
+    assert ["launch 36: why"] == [case.get("message") for case in ElementTree.parse(verdicts).iter("failure")]
 
 
 def test_an_unknown_model_is_refused() -> None:
