@@ -81,7 +81,7 @@ def _whole_lines(path: Path) -> list[str]:
 
 @cache
 def digest() -> str:
-    """Of all that outcomes depend on: the source of kernels and verifier, that of the mutants, versions of packages."""
+    """Of all that outcomes depend on: the source of kernels, verifier, mutants and launches, versions of packages."""
     found = sha256(" ".join(f"{name} {metadata.version(name)}" for name in PACKAGES).encode())
     for path in _sources():
         found.update(f"{path.name} {sha256(path.read_bytes()).hexdigest()}".encode())
@@ -93,4 +93,5 @@ def _sources() -> Iterator[Path]:
     for folder in ("kernels", "spec", "refinement/smt"):
         yield from sorted((ours / folder).rglob("*.py"))
     yield from (path for path in sorted(Path(package).parent.glob("*.py")) if path.name not in REPORTING)
-    yield from (PROGRAM, SUPPORT / "launches.py")
+    yield from sorted((SUPPORT / "kernel_cases").glob("*.py"))
+    yield from (PROGRAM, SUPPORT / "launches.py", SUPPORT / "hostile_rows.py")
