@@ -164,8 +164,10 @@ def cuts(plan: Plan | DevicePlan) -> list[tuple[int, int]]:
 def indivisible(plan: Plan, devices: tuple[DevicePlan, ...]) -> Iterator[str]:
     """Why plans are not one after the other the same layers, each with parameters of its own."""
     layers = len(plan.kv_shapes)
-    if len(cuts(plan)) - 1 != layers:
+    if not layers or len(cuts(plan)) - 1 != layers:
         yield f"the model's plan: it has {len(cuts(plan)) - 1} layers, and {layers} caches"
+    if "ℓ" in repr((plan, devices)):
+        yield "ℓ is the name of a layer already"
     taken = Counter(name for launch in plan.launches for name in named(launch) - set(plan.tables))
     yield from (f"the model's plan: {count} launches take {name}" for name, count in taken.items() if count > 1)
     for device in devices:
@@ -190,7 +192,7 @@ def part_of(plan: P, span: tuple[int, int], layer: int) -> P:
 def seen_from(layer: int, value: Any) -> Any:
     """A value with ℓ for a layer's number in all names, ℓ+1 for the next one's; and without numbers of launches."""
     if isinstance(value, str) and layer >= 0:
-        name = r"\b(layers|keys|values)\.(\d+)\b"
+        name = r"\b(layers|keys|values)\.(0|[1-9]\d*)\b"
         return re.sub(name, lambda one: f"{one[1]}.ℓ{int(one[2]) - layer:+d}".removesuffix("+0"), value)
     if isinstance(value, tuple):
         return tuple(seen_from(layer, one) for one in value)

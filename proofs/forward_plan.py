@@ -120,7 +120,7 @@ class Run:
                 writes = self.launch(at, launch)
                 for buffer in writes.keys() & self.held.keys() & ({*CACHE, *self.before} - {*CARRIED}):
                     raise Refused(f"it overwrites {buffer}, which is still needed")
-            except Refused as refused:
+            except (Refused, KeyError) as refused:
                 self.problem = f"launch {first + at} ({name}): {refused}"
                 return
             rows = Rows.TOKENS if launch.rows is Rows.TOKENS else Rows.LOGITS

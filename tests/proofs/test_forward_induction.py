@@ -225,9 +225,40 @@ def test_a_model_without_one_of_its_layers_is_refused() -> None:
 def test_names_seen_from_a_layer_differ_where_names_do() -> None:
     """Seen from a layer, its own number is ℓ, others keep their distance, and no two names become one."""
     names = ["layers.3.qkv", "layers.13.qkv", "layers.1.qkv", "model.layers.3.x", "keys.3", "values.4", "keys.full"]
+    names += ["layers.03.qkv", "layers.33.qkv", "keys.3x"]
 
     assert ("layers.ℓ.qkv", "layers.ℓ+10.qkv", "layers.ℓ-2.qkv", "model.layers.ℓ.x", "keys.ℓ", "values.ℓ+1") == (
         seen_from(3, tuple(names[:6]))
     )
-    assert "keys.full" == seen_from(3, "keys.full")
+    assert ("keys.full", "layers.03.qkv") == seen_from(3, ("keys.full", "layers.03.qkv"))
     assert all(len(names) == len(set(seen_from(layer, tuple(names)))) for layer in range(15))
+
+
+def test_a_plan_may_not_call_a_layer_so_itself() -> None:
+    """A launch that names its cache keys.ℓ, which no backend has, is refused."""
+    plan = deep()
+    device = lower(plan, Form.EXTEND, logit_block=1)
+    at = launch_of(device, "attention")
+    named = changed(device, at, reads=other(device.launches[at].reads, keys="keys.ℓ", values="values.ℓ"))
+
+    assert ["ℓ is the name of a layer already"] == [part.problem for part in prove_plan(plan, {Form.EXTEND: named})]
+
+
+def test_a_model_without_layers_is_refused() -> None:
+    """There is nothing to begin or end with."""
+    plan = deep()
+    starts = [at for at, one in enumerate(plan.launches) if "layers.0.qkv" in one.parameters]
+    none = replace(plan, launches=plan.launches[: starts[0]], kv_shapes=())
+
+    assert "the model's plan: it has 0 layers, and 0 caches" == first_problem(none)
+
+
+def test_what_a_kernel_does_not_take_is_refused() -> None:
+    """A parameter in a role that the contract does not have."""
+    plan = deep()
+    device = lower(plan, Form.EXTEND, logit_block=1)
+    at = launch_of(device, "gate_up")
+    more = changed(device, at, parameters=(*device.launches[at].parameters, ("bias", f"layers.{AT}.down")))
+    problems = {tuple(part.layers): part.problem for part in prove_plan(plan, {Form.EXTEND: more})}
+
+    assert "the device's plan, extend: launch 63 (gate_up): 'bias'" == problems[AT,]
