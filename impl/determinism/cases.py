@@ -75,6 +75,7 @@ class Bench:
     def __init__(self, subject: Subject, geometry: Geometry) -> None:
         self.subject = subject
         self.geometry = geometry
+        self._configuration = subject.configuration()
         self._references: dict[tuple[object, ...], Answer] = {}
         self._companies: dict[tuple[Settings, tuple[Ask, ...]], list[Answer]] = {}
 
@@ -89,7 +90,7 @@ class Bench:
         It takes the memory of the engine here, which has to be loaded again for what comes next.
         """
         self.subject.release()
-        return serve_fresh(self.subject.fresh(), settings, asks, cold=cold)
+        return serve_fresh(self.subject.fresh(), settings, asks, self._configuration, cold=cold)
 
     def companies(self, settings: Settings, groups: Iterable[tuple[Ask, ...]]) -> dict[tuple[Ask, ...], list[Answer]]:
         """The answers to groups of requests, each served together by an engine of its own; kept for the next time."""

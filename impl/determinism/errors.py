@@ -28,4 +28,4 @@ class MissingEngineError(SuiteError):
 
 
 class FreshProcessError(SuiteError):
-    """An engine in a process of its own did not answer."""
+    """An engine in a process of its own did not answer, or has another configuration."""

@@ -1,7 +1,8 @@
 """An engine in a process of its own: `python -m vosti.impl.determinism.fresh ARGUMENTS...`, asked through a pipe.
 
-The process reads one pickled (settings, asks) from its standard input and writes the pickled answers to the file
-that its last argument names. Both ends are this program on one machine: nothing else is ever unpickled.
+The process reads one pickled (settings, asks) from its standard input and writes its configuration W and the answers,
+pickled, to the file that its last argument names. Both ends are this program on one machine: nothing else is ever
+unpickled.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vosti.impl.determinism.errors import FreshProcessError
@@ -19,7 +20,12 @@ from vosti.impl.determinism.protocol import Answer, Ask, Settings
 
 
 def serve_fresh(
-    arguments: Sequence[str], settings: Settings, asks: Sequence[Ask], *, cold: bool = False
+    arguments: Sequence[str],
+    settings: Settings,
+    asks: Sequence[Ask],
+    configuration: Mapping[str, object],
+    *,
+    cold: bool = False,
 ) -> list[Answer]:
     """The answers of an engine in a fresh process, each request served alone.
 
@@ -27,6 +33,7 @@ def serve_fresh(
         arguments: what makes the engine there.
         settings: of the engine.
         asks: the requests.
+        configuration: the W that it must have there, too.
         cold: whether its cache of compiled kernels is empty.
 
     Raises `FreshProcessError`.
@@ -45,8 +52,12 @@ def serve_fresh(
         if ended.returncode != 0 or not file.is_file():
             lines = ended.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
             raise FreshProcessError(f"An engine in a fresh process ended with code {ended.returncode}: {lines[-1]}")
-        answers: list[Answer] = pickle.loads(file.read_bytes())
-        return answers
+        found: tuple[Mapping[str, object], list[Answer]] = pickle.loads(file.read_bytes())
+    there, answers = found
+    if there != configuration:
+        keys = sorted(key for key in {*there, *configuration} if there.get(key) != configuration.get(key))
+        raise FreshProcessError(f"An engine in a fresh process has another W, which differs in {', '.join(keys)}.")
+    return answers
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -55,9 +66,10 @@ def main(arguments: Sequence[str]) -> None:
 
     settings, asks = pickle.loads(sys.stdin.buffer.read())
     *words, file = arguments
-    with open_subject(Choice.from_words(words)).open(settings) as arm:
+    subject = open_subject(Choice.from_words(words))
+    with subject.open(settings) as arm:
         answers = [answer for ask in asks for answer in arm.serve([ask])]
-    Path(file).write_bytes(pickle.dumps(answers))
+    Path(file).write_bytes(pickle.dumps((subject.configuration(), answers)))
 
 
 if __name__ == "__main__":

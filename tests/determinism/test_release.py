@@ -72,7 +72,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
     """An engine; another one answers in the place of fresh processes."""
     engine, other = Counted(), Counted()
 
-    def serve(words: Sequence[str], settings: Settings, asks: Sequence[Ask], *, cold: bool = False) -> list[Answer]:
+    def serve(words: object, settings: Settings, asks: Sequence[Ask], w: object, *, cold: bool = False) -> list[Answer]:
         engine.at_start.append((engine.loads, engine.living))
         with other.subject.open(settings) as arm:
             return [answer for ask in asks for answer in arm.serve([ask])]
