@@ -16,11 +16,11 @@ which are the two contracts that the engine's proof assumes: `kernel_kv` and `ke
 live row, what the model's plan says, and its slots the layer's part of f_KV.
 
 1. *Base.* The launches before all layers leave what the model's plan leaves, in these buffers.
-2. *Step.* So does a layer ℓ, whatever it was handed over: it is run from buffers of which nothing is known but that the
-   device's hold what the model's do, and from no others; it names no parameter, no stored tensor and no cache but its
-   own, and ℓ is a letter. Layers that are alike, once their own number is called ℓ, are one step: a model has as many
-   as kinds of layers. That each of its layers is one of them, with its own weights and cache, is compared, layer by
-   layer.
+2. *Step.* So does a layer ℓ, whatever it was handed over, and its slots hold its part of f_KV. It is run from buffers
+   of which nothing is known but that the device's hold what the model's do, and from no others; it has no weights,
+   stored tensors and cache but its own (and the weights of the norm that layer ℓ + 1 reads); and ℓ is a letter. Layers
+   that are alike once their own number is called ℓ are one step, so a model has as many as kinds of layers. That each
+   of its layers is one of them, with its own weights and cache, is compared, layer by layer.
 3. *End.* From the same, the last layer and what follows it leave its part of f_KV, and Forward in the logits.
 4. *Of all batches at once*: rows, positions and slots are those that the contracts speak of, and every slot that a row
    reads holds its own history's position (`vosti.proofs.forward_rows`).
