@@ -5,6 +5,7 @@ A fixed sample is tried with every run of the tests, and many behind `-m slow` (
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,14 +16,16 @@ import pytest
 
 pytest.importorskip("triton", reason="the kernels need Triton, which is not installed")
 
-from kernel_mutants import kept
-from kernel_mutants.campaign import campaign, tried
+from kernel_mutants import inputs
+from kernel_mutants.campaign import campaign
 from kernel_mutants.forms import FORMS, Form
-from kernel_mutants.kept import Kept, OtherOutcomesError
+from kernel_mutants.inputs import Inputs, OtherCodeError, digest, prepared
+from kernel_mutants.kept import Kept
 from kernel_mutants.operators import NEIGHBOURS, Mutant
 from kernel_mutants.outcomes import REASONS, explained, reasons
 from kernel_mutants.report import Report, replaced, section
 from kernel_mutants.runs import Runs
+from kernel_mutants.trial import tried
 from launches import Launch
 from vosti.kernels.catalogue import KERNELS, SAMPLER
 from vosti.kernels.verifier import match
@@ -100,9 +103,10 @@ def test_a_sample_is_refused_or_explained() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_mutants_are_refused_or_explained() -> None:
+def test_mutants_are_refused_or_explained(tmp_path: Path) -> None:
     """Many of every form; what is proved leaves the same bits in every launch, for one reason."""
-    report = Report(campaign(*MANY, progress=print))
+    path = tmp_path / "inputs"
+    report = Report(campaign(path, Kept(prepared(path), None), *MANY, progress=print))
     print(*report.lines(), sep="\n")
 
     assert [] == list(map(str, report.faults))
@@ -133,47 +137,60 @@ def test_no_mutant_has_two_reasons() -> None:
 # ---------------------------------------------------------------- what is kept, and reported
 
 
-def test_a_campaign_goes_on_where_it_was(tmp_path: Path) -> None:
-    """What is kept is not tried again, and has the reasons that are known now; a line that was cut off is not kept."""
-    of, path = form("norm"), tmp_path / "kept"
-    first = Kept(path)
-    outcomes = [tried(of, one, KNOWN) for one in of.mutants[:3]]
-    for outcome in outcomes:
-        first.add(outcome)
-    path.write_text(path.read_text()[:-1])
+def few(path: Path, monkeypatch: pytest.MonkeyPatch) -> Inputs:
+    """Inputs without launches, in a file."""
+    monkeypatch.setattr(inputs, "record", list)
+    return prepared(path)
 
-    again = Kept(path)
-    assert outcomes[:2] == [again.outcome(of, one, KNOWN) for one in of.mutants[:2]]
-    assert again.outcome(of, of.mutants[2], KNOWN) is None
-    again.add(outcomes[2])
-    assert outcomes[2] == Kept(path).outcome(of, of.mutants[2], KNOWN)
-    assert ["equivalent"] == [one.kind for one in outcomes if one.finding is None]
-    unknown = [Kept(path).outcome(of, one, []) for one in of.mutants[:3]]
-    assert ["unexplained"] == [one.kind for one in unknown if one is not None and one.finding is None]
+
+def test_a_campaign_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept is not tried again, but for a line that was cut off; two processes find the same."""
+    source, path = tmp_path / "inputs", tmp_path / "kept"
+    given = few(source, monkeypatch)
+    norm, tried_now = re.compile("norm|linear"), Counter[str]()
+
+    def again(most: int, kept: Path | None, jobs: int) -> list[tuple[str, str | None, str]]:
+        tried_now.clear()
+        outcomes = campaign(source, Kept(given, kept), most, 0, norm, lambda one: tried_now.update([one.form]), jobs)
+        return [(one.mutant.name, one.finding, one.kind) for one in outcomes]
+
+    first = again(2, path, 1)
+    assert {"norm": 2, "linear": 2} == tried_now
+    path.write_text(path.read_text()[:-1])
+    second = again(3, path, 2)
+    assert {"norm": 1, "linear": 2} == tried_now
+    assert first == [second[number] for number in (0, 1, 3, 4)]
+    assert second == again(3, None, 1)
+    assert {"norm": 3, "linear": 3} == tried_now
+    assert {"refused", "equivalent"} == {kind for _, _, kind in second}
 
 
 def test_what_is_kept_of_other_code_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An outcome of one verifier says nothing of another."""
-    path = tmp_path / "kept"
-    Kept(path)
-    monkeypatch.setattr(kept, "digest", lambda: "another")
+    """An outcome of one verifier says nothing of another; nor do inputs."""
+    given = few(tmp_path / "inputs", monkeypatch)
+    Kept(given, tmp_path / "kept")
+    with pytest.raises(OtherCodeError, match="kept is of other code: delete it"):
+        Kept(replace(given, triton="1.0"), tmp_path / "kept")
 
-    with pytest.raises(OtherOutcomesError, match="of other code: delete it"):
-        Kept(path)
+    monkeypatch.setattr(inputs, "digest", lambda: "another")
+    assert digest() == given.digest
+    with pytest.raises(OtherCodeError, match="inputs is of other code: delete it"):
+        prepared(tmp_path / "inputs")
 
 
 def test_the_page_s_section_is_replaced() -> None:
     """From its heading to the next; it counts every mutant, and what is not explained is a fault."""
     of = form("norm")
     outcomes = tuple(tried(of, one, []) for one in of.mutants[:3])
-    lines = section(Report(outcomes), 3, 60.0)
+    lines = section(Report(outcomes), Inputs("d" * 64, "3.7.1", {}, {}), 3, 2, 60.0)
     page = replaced("# Page\n\n## What came of them\n\nold\n\n## More\n", lines)
 
     assert page.startswith("# Page\n\n## What came of them\n\n2")
     assert page.endswith("\n\n## More\n")
     assert "old" not in page
+    assert "(code dddddddddddd)" in page
     assert "| norm | 3 |" in page
-    assert "3 mutants of 1 forms, all in one go, in 1 min" in page
+    assert "3 mutants of 1 forms, all in one go, in 1 min by 2 processes." in page
     assert ["unexplained"] == [one.kind for one in Report(outcomes).faults]
     with pytest.raises(ValueError, match="no section"):
         replaced("# Page\n", lines)

@@ -7,7 +7,9 @@
 5. `kernel_mutants.runs`: the launches that show what a mutant computes.
 6. `kernel_mutants.places`: which operations a finding names.
 7. `kernel_mutants.outcomes`: what came of a mutant, and why some that are proved change nothing.
-8. `kernel_mutants.kept`: outcomes kept in a file, from which a campaign that was interrupted goes on.
-9. `kernel_mutants.campaign`: many mutants, each proved or refused and run.
-10. `kernel_mutants.report`: what came of them, as tables.
+8. `kernel_mutants.trial`: one mutant is proved or refused, and run.
+9. `kernel_mutants.inputs`: what a campaign starts from, in a file.
+10. `kernel_mutants.kept`: outcomes kept in a file, from which a campaign that was interrupted goes on.
+11. `kernel_mutants.campaign`: many mutants.
+12. `kernel_mutants.report`: what came of them, as tables.
 """

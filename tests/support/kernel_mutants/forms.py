@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import pickle
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 from triton import knobs
@@ -32,8 +27,6 @@ SUPPORT = Path(__file__).parents[1]
 LAUNCHES = 4
 """Of a form, that a mutant is run on at most."""
 
-PROGRAM = SUPPORT.parent / "verifier" / "recorded.py"
-
 
 @dataclass(frozen=True)
 class Form:
@@ -47,6 +40,9 @@ class Form:
     blocks: Mapping[str, int]
     elements: Mapping[str, str] = field(default_factory=dict)
     """Types of buffers that differ from the contract's."""
+
+    compiled: str = ""
+    """The typed IR, if that was compiled elsewhere."""
 
     @cached_property
     def case(self) -> Case:
@@ -62,6 +58,8 @@ class Form:
     @cached_property
     def text(self) -> str:
         """The typed IR, with the lines of the source."""
+        if self.compiled:
+            return self.compiled
         with knobs.compilation.scope():
             knobs.compilation.disable_line_info = False
             return self.case.instance.ttir(TARGETS[ARCHITECTURE])
@@ -86,17 +84,6 @@ class Form:
         of_form = (self.kernel, dict(self.constants), dict(self.blocks))
         found = [one for one in recorded if (one.kernel, one.constants, dict(one.blocks)) == of_form]
         return [_retyped(one, self.ir) for one in found[-LAUNCHES:]]
-
-
-def record() -> list[Launch]:
-    """Have `tests/verifier/recorded.py` record the launches: half a minute."""
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(SUPPORT)}
-    with TemporaryDirectory(prefix="vosti-launches-") as folder:
-        path = Path(folder) / "launches"
-        command = [sys.executable, "-W", "ignore", str(PROGRAM), str(path)]
-        subprocess.run(command, capture_output=True, check=True, env=environment)
-        found: list[Launch] = pickle.loads(path.read_bytes())
-    return found
 
 
 def _retyped(launch: Launch, kernel: Kernel) -> Launch:

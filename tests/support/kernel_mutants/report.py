@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from importlib.metadata import version
 
 from kernel_mutants.forms import SUPPORT
+from kernel_mutants.inputs import Inputs
 from kernel_mutants.outcomes import OBLIGATIONS, Outcome
 from kernel_mutants.places import Place
 from vosti.impl.cli.statistics import hardware
@@ -97,17 +97,18 @@ def _groups(named: Iterable[tuple[str, Outcome]]) -> dict[str, list[Outcome]]:
     return found
 
 
-def section(report: Report, tried: int, seconds: float) -> list[str]:
-    """The section about outcomes, of which so many were not kept from before, and took so long."""
+def section(report: Report, inputs: Inputs, tried: int, jobs: int, seconds: float) -> list[str]:
+    """The section about outcomes, of which so many were not kept from before, and took so many processes so long."""
     forms = len({one.form for one in report.outcomes})
     proofs, launches = (sum(getattr(one, name) for one in report.outcomes) for name in ("seconds", "launches"))
     how = "all in one go," if tried == len(report.outcomes) else f"the last {tried:,} of them"
+    where = f"{hardware()}; compiled by Triton {inputs.triton}"
     return [
         SECTION,
         "",
-        f"{date.today()}, at {_commit()}. {hardware()}, Triton {version('triton')}.",
+        f"{date.today()}, at {_commit()} (code {inputs.digest[:12]}). {where}.",
         "",
-        f"{len(report.outcomes):,} mutants of {forms} forms, {how} in {seconds / 60:.0f} min, by one process. The "
+        f"{len(report.outcomes):,} mutants of {forms} forms, {how} in {seconds / 60:.0f} min by {jobs} processes. The "
         f"processor took {proofs:.0f} s for proofs (the last column below) and {launches:.0f} s for launches.",
         "",
         *report.lines(),
