@@ -16,18 +16,12 @@ ASK = Ask("asked", (1, 5, 9))
 CHOICE = Choice("vosti", "tiny-llama3", "cpu")
 
 
-def test_it_answers_as_the_engine_here() -> None:
-    """In another process, and with the same bits; where W is not the same, nothing is compared."""
-    subject = open_subject(CHOICE)
-    ours = dict(subject.configuration())
-    with subject.open(SETTINGS) as arm:
-        (here,) = arm.serve([ASK])
-    (there,) = serve_fresh(subject.fresh(), SETTINGS, [ASK], ours)
+def test_another_configuration_counts_nothing() -> None:
+    """Whatever it answers; the error says in what W differs. (That an equal one counts, the quick suite shows.)"""
+    ours = open_subject(CHOICE).configuration()
 
-    assert here.rows == there.rows
-    assert here.schedule.process != there.schedule.process
     with pytest.raises(FreshProcessError, match="has another W, which differs in backend, more"):
-        serve_fresh(subject.fresh(), SETTINGS, [ASK], {**ours, "backend": "another", "more": 1})
+        serve_fresh(CHOICE.words(), SETTINGS, [ASK], {**ours, "backend": "another", "more": 1})
 
 
 def test_one_that_fails_says_why() -> None:
