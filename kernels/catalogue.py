@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copyreg
+import pickle
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,6 +53,20 @@ SAMPLER: Mapping[str, Kernel] = {
 }
 """The exact sampler's kernels, which no table has: `vosti.kernels.sample` fixes their tiles."""
 
+
+def _named(name: str) -> Kernel:
+    return {**KERNELS, **SAMPLER}[name]
+
+
+def _by_name(kernel: Kernel) -> tuple[Any, ...]:
+    name = kernel.contract.kernel
+    if {**KERNELS, **SAMPLER}.get(name) is not kernel:
+        raise pickle.PicklingError(f"{name} is no kernel of the catalogue, so another process cannot find it.")
+    return _named, (name,)
+
+
+copyreg.pickle(Kernel, _by_name)
+
 TARGETS: Mapping[str, GPUTarget] = {
     "sm_80": GPUTarget("cuda", 80, 32),
     "sm_90": GPUTarget("cuda", 90, 32),
@@ -70,6 +86,10 @@ class Instance:
     constants: Mapping[str, int]
     tile: Tile
     elements: Mapping[str, str] = field(default_factory=dict)
+
+    def kept(self, target: GPUTarget) -> Any:
+        """Compiled in full, if the compiler's cache has it; else None."""
+        return self.kernel.kept(self.constants, self.tile, target, self.elements)
 
     def ttir(self, target: GPUTarget) -> str:
         """Its typed IR."""

@@ -10,16 +10,19 @@ import json
 import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import triton
+from triton.backends.compiler import GPUTarget
 
-from vosti.kernels.catalogue import TARGETS, instances
+from vosti.kernels.catalogue import TARGETS, Instance, instances
 from vosti.kernels.disassembly import compiled_classes
 from vosti.kernels.tables import Choice, Entry
+from vosti.kernels.workers import Workers
 
 LIST = Path(__file__).with_name("devices.json")
 
@@ -48,12 +51,31 @@ def classes_of(entry: Entry, choice: Choice, architecture: str) -> frozenset[str
     return frozenset(name for names in found.values() for name in names)
 
 
+def compile_ahead(wanted: Iterable[Instance], architecture: str, workers: Workers) -> None:
+    """Compile what the compiler's cache does not hold of some forms, several at once; a launch finds them there.
+
+    What cannot be compiled is left to those who need it.
+    """
+    target = TARGETS[architecture]
+    missing = [partial(_compile, form, target) for form in wanted if form.kept(target) is None]
+    for _ in workers.do(missing):
+        pass
+
+
+def _compile(form: Instance, target: GPUTarget) -> None:
+    with suppress(Exception):
+        form.compiled(target)
+
+
 def instruction_classes(entries: Iterable[Entry], architecture: str) -> dict[str, list[str]]:
     """The classes of matrix instructions in the binaries of each kernel, over all forms of the entries.
 
     Compiles what the compiler's cache does not hold, several forms at once; a launch finds them there.
     """
     forms = [form for entry in entries for form in instances(entry)]
+    with Workers() as workers:
+        compile_ahead(forms, architecture, workers)
+    # Each is disassembled by a process of its own.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         found = list(pool.map(lambda form: compiled_classes(form.compiled(TARGETS[architecture])), forms))
     classes: dict[str, set[str]] = {}

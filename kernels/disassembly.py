@@ -51,5 +51,10 @@ def compiled_classes(compiled: Any) -> tuple[str, ...]:
     if path is not None:
         return tuple(Path(path).read_text().split())
     found = matrix_classes(listing(compiled.asm["cubin"]))
-    cache.put(" ".join(found), _CACHED, binary=False)
+    remember_classes(compiled, found)
     return found
+
+
+def remember_classes(compiled: Any, classes: tuple[str, ...]) -> None:
+    """Keep the classes that were found in a compiled kernel, for `compiled_classes`: a disassembler starts slowly."""
+    get_cache_manager(compiled.hash).put(" ".join(classes), _CACHED, binary=False)

@@ -131,6 +131,18 @@ class Kernel:
         source = self.source({**constants, **dict(tile.blocks)}, elements or {})
         return triton.compile(source, target=target, options=tile.options())
 
+    def kept(
+        self, constants: Mapping[str, int], tile: Tile, target: GPUTarget, elements: Mapping[str, str] | None = None
+    ) -> Any:
+        """What `compiled` gives, if the compiler's cache has it; else None, and nothing is compiled."""
+        source = self.source({**constants, **dict(tile.blocks)}, elements or {})
+        # The compiler's first step, which it takes only if it finds nothing.
+        source.make_ir = _refuse
+        try:
+            return triton.compile(source, target=target, options=tile.options())
+        except _NotKeptError:
+            return None
+
     def ttir(
         self, constants: Mapping[str, int], tile: Tile, target: GPUTarget, elements: Mapping[str, str] | None = None
     ) -> str:
@@ -150,6 +162,14 @@ class Kernel:
         stages: dict[str, Any] = {}
         backend.add_stages(stages, options, source.language)
         return str(stages["ttir"](module, {}))
+
+
+class _NotKeptError(Exception):
+    """The compiler's cache does not have it."""
+
+
+def _refuse(*arguments: object) -> None:
+    raise _NotKeptError
 
 
 @cache

@@ -41,8 +41,9 @@ def certify_command(
     """
     cases = cases_of(model, architecture, page_sizes)
 
+    from vosti.kernels.errors import KernelError
     from vosti.kernels.verifier.certify import Store, UncertifiedError, certificates, default_store, full_name
-    from vosti.kernels.verifier.errors import VerifierError
+    from vosti.kernels.workers import ProcessDiedError, Workers
 
     place = default_store() if store is None else Store(store)
     made: list[float] = []
@@ -53,10 +54,11 @@ def certify_command(
         asked.advance(done, total)
 
     try:
-        found = certificates(cases, place, jobs=jobs, advance=advance)
-    except UncertifiedError as error:
+        with Workers(jobs) as workers:
+            found = certificates(cases, place, workers, advance=advance)
+    except (UncertifiedError, ProcessDiedError) as error:
         raise CannotRun(str(error)) from error
-    except VerifierError as error:
+    except KernelError as error:
         click.echo(f"not proved: {error}")
         return VIOLATION
     rows = [["kernel", "forms", "instructions"]]

@@ -8,14 +8,16 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from vosti.kernels.catalogue import FIXED, PAGE_SIZES, TARGETS, instances
 from vosti.kernels.contract import ALIGNMENT, Buffer, Contract
+from vosti.kernels.devices import compile_ahead
+from vosti.kernels.disassembly import remember_classes
 from vosti.kernels.tables import Entry
 from vosti.kernels.verifier.binding import (
     BindingError,
@@ -29,7 +31,7 @@ from vosti.kernels.verifier.binding import (
 )
 from vosti.kernels.verifier.entries import Case
 from vosti.kernels.verifier.errors import RefusedError, VerifierError
-from vosti.kernels.verifier.workers import certify_in_processes
+from vosti.kernels.workers import Workers
 
 FOLDER = "VOSTI_CERTIFICATES"
 """Environment variable: where certificates are kept, if not under the user's cache."""
@@ -118,6 +120,7 @@ class Store:
             made = certify(case, binary)
         except RefusedError as error:
             raise RefusedError(f"{full_name(case)} is not proved: {error}") from error
+        remember_classes(binary, made.binding.classes)
         path = self.path(case, binary)
         self.folder.mkdir(parents=True, exist_ok=True)
         # Another process may be writing the same one: a file is whole or not there.
@@ -164,9 +167,9 @@ def full_name(case: Case) -> str:
 def certificates(
     cases: Sequence[Case],
     store: Store,
+    workers: Workers,
     *,
     certified_only: bool = False,
-    jobs: int | None = None,
     advance: Advance = lambda done, total: None,
 ) -> list[Certificate]:
     """A certificate of what each case compiles to here, in order: the one that is kept, or a new one, which is kept.
@@ -175,23 +178,25 @@ def certificates(
     `certified_only`.
 
     Args:
-        cases: of this project's kernels, if `jobs` is not 1.
+        cases: of this project's kernels, if there are several workers.
         store: where certificates are kept.
+        workers: compile and prove what is missing.
         certified_only: whether none may be made.
-        jobs: how many are made at a time, each in a process of its own; as many as there are processors if None.
         advance: told how many of those that are missing were made, from none on; of all, at the end, however it ends.
 
     Raises:
         UncertifiedError: if one is missing, and none may be made, or none can be for want of a solver.
         RefusedError: and `BindingError`, if none can be made.
+        ProcessDiedError: if one of the workers dies.
     """
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        binaries = list(pool.map(lambda case: case.instance.compiled(TARGETS[case.architecture]), cases))
+    for architecture in {case.architecture for case in cases}:
+        compile_ahead([case.instance for case in cases if case.architecture == architecture], architecture, workers)
+    binaries = [case.instance.compiled(TARGETS[case.architecture]) for case in cases]
     found = [_usable(store, case, binary, certified_only) for case, binary in zip(cases, binaries, strict=True)]
     missing = [case for case, kept in zip(cases, found, strict=True) if kept is None]
     if missing:
         _refuse_making(missing, store, certified_only)
-        _make(missing, store, min(jobs or os.cpu_count() or 1, len(missing)), advance)
+        _make(missing, store, workers, advance)
     return [
         kept if kept is not None else _made(store, case, binary)
         for case, binary, kept in zip(cases, binaries, found, strict=True)
@@ -223,11 +228,10 @@ def _refuse_making(missing: Sequence[Case], store: Store, certified_only: bool) 
         )
 
 
-def _make(cases: Sequence[Case], store: Store, jobs: int, advance: Advance) -> None:
+def _make(cases: Sequence[Case], store: Store, workers: Workers, advance: Advance) -> None:
     advance(0, len(cases))
-    made = certify_in_processes(cases, store.folder, jobs) if jobs > 1 else map(store.make, cases)
     try:
-        for done, _ in enumerate(made, 1):
+        for done, _ in enumerate(workers.do([partial(store.make, case) for case in cases]), 1):
             advance(done, len(cases))
     finally:
         advance(len(cases), len(cases))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ from vosti.kernels.verifier.certify import (
 )
 from vosti.kernels.verifier.entries import Case
 from vosti.kernels.verifier.errors import RefusedError
-from vosti.kernels.verifier.workers import certify_in_processes
+from vosti.kernels.workers import FEW, Workers
 
 
 @triton.jit
@@ -64,7 +65,7 @@ COPYING = case_of(copying_kernel)
 
 def certificate(store: Store, case: Case = COPYING, *, certified_only: bool = False) -> Certificate:
     """The certificate of one case."""
-    (found,) = certificates([case], store, certified_only=certified_only, jobs=1)
+    (found,) = certificates([case], store, Workers(1), certified_only=certified_only)
     return found
 
 
@@ -168,13 +169,15 @@ def test_entries_are_certified_form_by_form(tmp_path: Path) -> None:
     """Each form of an entry, in two processes; found again by this one, which is told what is done."""
     table, store = load("sm_90"), Store(tmp_path)
     entry = table.entry("kv_store", kv_heads=2, head_dim=32)
-    cases = forms([entry, table.entry("embedding", width=256, scaled=0)], "sm_90")
+    others = [table.entry("embedding", width=256, scaled=scaled) for scaled in (0, 1)]
+    cases = forms([entry, *others], "sm_90")
     done: list[tuple[float, float]] = []
 
-    made = certificates(cases, store, jobs=2, advance=lambda *numbers: done.append(numbers))
+    with Workers(2) as workers:
+        made = certificates(cases, store, workers, advance=lambda *numbers: done.append(numbers))
 
-    assert len(list(instances(entry))) + 1 == len(cases) == len(made)
-    assert made == certificates(cases, store, certified_only=True)
+    assert FEW <= len(list(instances(entry))) + 2 == len(cases) == len(made)
+    assert made == certificates(cases, store, Workers(1), certified_only=True)
     assert [(number, len(cases)) for number in (*range(len(cases) + 1), len(cases))] == done
     assert [("KV_HEADS", 2) in one.configuration for one in made] == [case.kernel == "kv_store" for case in cases]
 
@@ -184,8 +187,8 @@ def test_a_process_that_refuses_says_why(tmp_path: Path) -> None:
     entry = load("sm_90").entry("embedding", width=256, scaled=1)
     (case,) = forms([dataclasses.replace(entry, dimensions=(("scaled", 2), ("width", 256)))], "sm_90")
 
-    with pytest.raises(RefusedError, match=r"embedding WIDTH=256 SCALED=2 .* is not proved"):
-        list(certify_in_processes([case], tmp_path, 1))
+    with Workers(2) as workers, pytest.raises(RefusedError, match=r"embedding WIDTH=256 SCALED=2 .* is not proved"):
+        list(workers.do([partial(Store(tmp_path).make, case)] * FEW))
 
 
 def test_attention_has_a_form_for_each_size_of_pages() -> None:
@@ -221,10 +224,11 @@ found = importlib.util.find_spec
 importlib.util.find_spec = lambda name, package=None: None if name == "z3" else found(name, package)
 from vosti.kernels.tables import load
 from vosti.kernels.verifier.certify import Store, UncertifiedError, certificates, forms
+from vosti.kernels.workers import Workers
 for scaled in (0, 1):
     try:
         print(len(certificates(forms([load("sm_90").entry("embedding", width=256, scaled=scaled)], "sm_90"),
-                               Store(Path(sys.argv[1])))))
+                               Store(Path(sys.argv[1])), Workers())))
     except UncertifiedError as error:
         print(error)
 """

@@ -17,6 +17,7 @@ from vosti.kernels.launch import Kernel, watched
 from vosti.kernels.tables import Entry
 from vosti.kernels.verifier.binding import Certificate, encode
 from vosti.kernels.verifier.certify import certificates, default_store, full_name, launched
+from vosti.kernels.workers import Workers
 
 UNVERIFIED = "unverified"
 """What W says instead of the certificates' digest, where there are none."""
@@ -59,12 +60,14 @@ class Certifier:
         cases = launched(entries, self._architecture, sizes)
         wanted = [case for case in cases if full_name(case) not in self._found]
         try:
-            found = certificates(
-                wanted,
-                default_store(),
-                certified_only=self._asked.certified_only,
-                advance=self._asked.advance,
-            )
+            with Workers() as workers:
+                found = certificates(
+                    wanted,
+                    default_store(),
+                    workers,
+                    certified_only=self._asked.certified_only,
+                    advance=self._asked.advance,
+                )
         except KernelError as error:
             raise UncertifiedKernelError(
                 f"{error} (--unsafe-unverified runs kernels without certificates, and W says so.)"

@@ -60,10 +60,11 @@ def open_cuda(
     try:
         found.check(unsafe_unprobed=unsafe_unprobed)
         table = load(found.architecture)
+        certifier = Certifier(found.architecture, certification)
+        # Of all tiles, also those that are not admitted: so everything is compiled, in processes, by then.
+        certifier.require(entries_of(path, table))
         if not unsafe_unprobed:
             table = admitted(found, table, entries_of(path, table))
-        certifier = Certifier(found.architecture, certification)
-        certifier.require(entries_of(path, table))
         model = Model.load(path, layout=layout, dtype=torch.bfloat16, device=device, dummy_weights=dummy_weights)
         backend = CudaBackend(model, table, device, certifier=certifier)
     except torch.OutOfMemoryError as error:
