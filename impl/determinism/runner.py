@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from vosti.impl.determinism.cases import Bench, Case
-from vosti.impl.determinism.errors import IndifferentEngineError
+from vosti.impl.determinism.errors import FreshProcessError, IndifferentEngineError
 from vosti.impl.determinism.prompts import Geometry, random_prompt, random_tail
 from vosti.impl.determinism.protocol import Ask, Subject
 from vosti.impl.determinism.results import Results, compare
@@ -47,6 +47,7 @@ def run(
 
     Raises:
         IndifferentEngineError: if cases are missing, and the engine's logits do not depend on the tokens.
+        FreshProcessError: at the end, if a case got no answer from a process of its own: it stays missing.
     """
     bench = Bench(subject, geometry)
     begin = clock()
@@ -58,6 +59,7 @@ def run(
     todo = [case for case in cases if case.name not in done]
     if todo and seconds != 0:
         check_sensitive(bench)
+    unanswered: FreshProcessError | None = None
     for case in todo:
         expected = case.tokens * spent / computed * MARGIN
         if seconds is not None and clock() - begin + expected > seconds:
@@ -65,7 +67,12 @@ def run(
             continue
         advance(reached, total)
         started = clock()
-        compared = [compare(pair) for pair in case.run(bench)]
+        try:
+            compared = [compare(pair) for pair in case.run(bench)]
+        except FreshProcessError as error:
+            unanswered = unanswered or error
+            missing += 1
+            continue
         if len(compared) != case.count:
             raise AssertionError(f"the case {case.name} yielded {len(compared)} pairs instead of {case.count}")
         took = clock() - started
@@ -73,6 +80,8 @@ def run(
         results.add(case.name, took, compared)
         reached += case.tokens
     advance(reached, total)
+    if unanswered is not None:
+        raise unanswered
     return missing
 
 

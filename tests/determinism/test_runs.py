@@ -11,8 +11,8 @@ import pytest
 from hashing_backend import HashingBackend
 from hashing_subject import hashing_subject
 from vosti.impl.backend import Batch, ForwardResult
-from vosti.impl.determinism.cases import Case
-from vosti.impl.determinism.errors import IndifferentEngineError, ResultsError
+from vosti.impl.determinism.cases import Bench, Case, Pair
+from vosti.impl.determinism.errors import FreshProcessError, IndifferentEngineError, ResultsError
 from vosti.impl.determinism.prompts import geometry_for
 from vosti.impl.determinism.results import Header, Results, header, read
 from vosti.impl.determinism.runner import run
@@ -95,6 +95,21 @@ def test_an_engine_that_ignores_its_tokens_is_refused(make: type[HashingBackend]
         run(hashing_subject(make), GEOMETRY, CASES, Results(path, of_run()))
 
     assert [] == read(path)[1]
+
+
+def test_a_case_without_an_answer_stays_missing(tmp_path: Path) -> None:
+    """A fresh process that fails stops no other case; the run says so at its end."""
+    path = tmp_path / "results.ndjson"
+
+    def fails(bench: Bench) -> list[Pair]:
+        bench.serve_fresh(bench.geometry.settings(), [])
+        return []
+
+    cases = (CASES[0], replace(CASES[1], run=fails), *CASES[2:4])
+    with pytest.raises(FreshProcessError, match="cannot be started"):
+        run(SUBJECT, GEOMETRY, cases, Results(path, of_run()))
+
+    assert [case.name for case in (CASES[0], *CASES[2:4])] == [done.case for done in read(path)[1]]
 
 
 def test_an_unfinished_line_is_dropped(tmp_path: Path) -> None:
