@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from vosti.impl import pool as pools
 from vosti.impl.history import History, Tokens
@@ -73,8 +73,7 @@ class LiveRecord:
         return first if first < len(self.prompt) - 1 else last
 
 
-@dataclass(frozen=True)
-class YieldedRow:
+class YieldedRow(NamedTuple):
     """One row of logits of a forward, as settling sees it."""
 
     row: int
@@ -88,8 +87,7 @@ class YieldedRow:
     logprobs: Callable[[Token, int], Logprobs]
 
 
-@dataclass(frozen=True)
-class Settled:
+class Settled(NamedTuple):
     """What became of one request."""
 
     pool: Pool
@@ -127,7 +125,7 @@ def settle(
     while ended is None:
         length = record.length
         cached = pool.requests[r].cached  # a rejected draft's slots are no longer among them
-        if min(non_finite, default=length) < min(cached, length):
+        if non_finite and min(non_finite) < min(cached, length):
             ended = "error"
             break
         if cached < length:
