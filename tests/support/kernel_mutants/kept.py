@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+import z3
 
 from kernel_mutants.forms import Form
 from kernel_mutants.inputs import Inputs, OtherCodeError
@@ -25,7 +26,7 @@ class Kept:
         self._path = path
         self._found: dict[tuple[str, str, str], dict[str, Any]] = {}
         self.added = 0
-        expected = f"{inputs.digest}, Triton {inputs.triton}, Z3 {version('z3-solver')}\n"
+        expected = f"{inputs.digest}, Triton {inputs.triton}, Z3 {z3.get_version_string()}\n"
         head, *lines = _whole_lines(path) or [expected]
         for line in lines:
             self._hold(json.loads(line))
