@@ -48,6 +48,8 @@ from vosti.kernels.verifier.terms import Load, Said, Term
 from vosti.kernels.verifier.vocabulary import Vocabulary
 from vosti.refinement.smt.solve import Answer
 
+_CONTRADICTION = "The premises contradict one another"
+
 
 @dataclass
 class Proof:
@@ -65,7 +67,7 @@ class Proof:
     """Numerical rules used, by name."""
 
     model: Mapping[str, str] = field(default_factory=dict)
-    """Values that meet the premises."""
+    """Values that meet the premises, in a launch that stores something."""
 
     tally: Tally = field(default_factory=Tally)
     seconds: float = 0.0
@@ -154,7 +156,7 @@ class _Proving:
 
     def run(self) -> None:
         """All obligations, in the order of the module's docstring, the premises first."""
-        self._satisfiable(self.base, "The premises contradict one another")
+        self._satisfiable(self.base, _CONTRADICTION)
         self._check_parameters()
         self.machine.run(())
         self._integers()
@@ -196,8 +198,7 @@ class _Proving:
             error = RefusedError(f"{claim}.")
             raise located(error, op) if op else error
         self.proof.obligations["premises"] += 1
-        if not self.proof.model:
-            self.proof.model = found.values
+        self.proof.model = {name: value for name, value in found.values.items() if name in self.subject.scope}
 
     def _check_parameters(self) -> None:
         """The parameters are the contract's, and the compiler was promised no more than the launcher checks."""
@@ -283,7 +284,7 @@ class _Proving:
         return access.index(lanes) if access.index else self.subject.place(output, access.pointer(lanes).offset)
 
     def _stores(self) -> list[_Store]:
-        found = []
+        found, read = [], self._read()
         for access in self.machine.accesses:
             if access.value is None:
                 continue
@@ -294,9 +295,19 @@ class _Proving:
                 raise located(RefusedError(f"The contract does not say what is written to {pointer.buffer}"), access.op)
             reached = (*access.path, access.mask(place))
             store = _Store(access, outputs[0], self._coordinate(access), pointer.offset, reached)
-            self._satisfiable(self.base.given(*reached), "A store never takes place", access.op)
+            context = self.base.given(*reached)
+            self._satisfiable(context, "A store never takes place", access.op)
+            if read:
+                # What is said of them counts even where they decide nothing but the value.
+                said = self.prover.closure((*context.assumed, *read))
+                self._satisfiable(context.given(*said), _CONTRADICTION, access.op)
             found.append(store)
         return found
+
+    def _read(self) -> list[Int]:
+        """The integers that the kernel reads, at arbitrary lanes."""
+        pointers = [one.pointer(self.lanes(one.shape)) for one in self.machine.accesses if one.value is None]
+        return [element for one in pointers if (element := self.subject.element(one.buffer, one.offset)) is not None]
 
     def _cell(self, store: _Store) -> None:
         """The store goes to a cell, at its address, and the contract tells who writes it."""

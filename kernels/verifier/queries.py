@@ -94,12 +94,12 @@ class Prover:
 
     # ------------------------------------------------------------ what is known
 
-    def closure(self, conditions: Iterable[Cond]) -> list[Cond]:
+    def closure(self, conditions: Iterable[Int | Cond]) -> list[Cond]:
         """What is known of all that the conditions mention, and of what that mentions, and so on."""
         seen: set[Atom | Cond] = set()
         elements: list[Atom] = []
         found: dict[Cond, None] = {}
-        pending = list(conditions)
+        pending: list[Int | Cond] = list(conditions)
         while pending:
             for part in self._scripts.parts(pending.pop()):
                 if part in seen:

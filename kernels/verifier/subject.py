@@ -11,6 +11,8 @@ from vosti.kernels.contract import Buffer, Constant, Contract, Descriptor, Fact,
 from vosti.kernels.verifier.errors import RefusedError
 from vosti.kernels.verifier.expressions import condition, free_names, number
 from vosti.kernels.verifier.integers import Atom, Cond, Int, alone, conj, disj, integer, neg, symbol
+from vosti.kernels.verifier.integers import element as element_of
+from vosti.kernels.verifier.ir import INTEGER_WIDTHS
 from vosti.kernels.verifier.queries import Prover
 from vosti.kernels.verifier.tensors import Described, flat
 from vosti.kernels.verifier.terms import Argument
@@ -104,6 +106,14 @@ class Subject:
         return self.prover.ranged(axis, extent)
 
     # ------------------------------------------------------------ what integer buffers hold
+
+    def element(self, buffer: str, offset: Int) -> Int | None:
+        """An element of a buffer of integers; None of one that holds numbers, or words."""
+        array = self.scope.get(buffer)
+        if not isinstance(array, BufferArray) or not array.integers:
+            return None
+        half = 1 << INTEGER_WIDTHS[self.buffers[buffer].element] - 1
+        return element_of(buffer, offset, -half, half - 1)
 
     def _instances(self, met: Atom, before: Iterable[Atom]) -> Iterator[Cond]:
         """The premises on the contents of integer buffers, of an element and of those met before it."""

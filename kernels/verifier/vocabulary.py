@@ -145,6 +145,8 @@ class BufferArray(Array):
 
     name: str
     lengths: tuple[Int, ...]
+    integers: bool
+    """Whether its elements are exact."""
 
     def __init__(self, name: str, element: str, lengths: tuple[Int, ...], integers: bool) -> None:
         load, half = the_load(name, element), 1 << INTEGER_WIDTHS.get(element, 1) - 1
@@ -157,3 +159,4 @@ class BufferArray(Array):
         super().__init__(tuple(-1 if n.constant is None else n.constant for n in lengths), at)
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "lengths", lengths)
+        object.__setattr__(self, "integers", integers)
