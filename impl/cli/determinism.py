@@ -34,7 +34,7 @@ ENDINGS = {"pass": REFINES, "mismatch": VIOLATION, "invalid": CANNOT_RUN, "incom
     "--engine",
     default="vosti",
     show_default=True,
-    help="What is measured: vosti, transformers, vllm or vllm-batch-invariant.",
+    help="What is measured: vosti, transformers, vllm or vllm-batch-invariant (either with -eager).",
 )
 @model_options
 @click.option(

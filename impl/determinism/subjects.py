@@ -10,7 +10,7 @@ from vosti.impl.determinism.prompts import read_vocabulary
 from vosti.impl.determinism.protocol import Subject
 from vosti.impl.options import Certification
 
-ENGINES = ("vosti", "transformers", "vllm", "vllm-batch-invariant")
+ENGINES = ("vosti", "transformers", "vllm", "vllm-eager", "vllm-batch-invariant", "vllm-batch-invariant-eager")
 """The names of the engines."""
 
 
