@@ -36,8 +36,8 @@ class ProcessDiedError(KernelError):
 
     def __init__(self) -> None:
         super().__init__(
-            "A process that compiles and proves kernels died, perhaps for want of memory: make certificates with "
-            "vosti certify --jobs 1."
+            "A process that compiles and proves kernels died, perhaps for want of memory: there are as many of them as "
+            "processors; vosti certify --jobs 1 makes certificates in one."
         )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vosti.impl.cli.ending import REFINES, VIOLATION
+from vosti.impl.cli.ending import REFINES, VIOLATION, CannotRun
 from vosti.impl.cli.files import check_writable, write_json
 from vosti.impl.cli.junit import Case, Suite, suite, write_junit
 from vosti.impl.cli.parameters import json_option, junit_option
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from vosti.impl.backends.cuda.fingerprint import Device
     from vosti.kernels.probe.findings import Finding
     from vosti.kernels.probe.record import Record
+    from vosti.kernels.tables import Table
 
 
 @click.command("probe")
@@ -42,7 +43,11 @@ def probe_command(json_file: Path | None, junit_file: Path | None) -> int:
     from vosti.kernels.probe.suite import by_rule
 
     begun = time.monotonic()
-    record = _probed(find_device("vosti probe", "run it where the GPU is"))
+    device = find_device("vosti probe", "run it where the GPU is")
+    tiles = _tiles_of(device)
+    forms = _compile_ahead(tiles)
+    compiled = time.monotonic()
+    record = _probed(device, tiles)
     click.echo(summary(record.findings))
     for (rule, classes), failed in by_rule(failures(record.findings)).items():
         first, more = failed[0], f" (and {len(failed) - 1} forms more)" if len(failed) > 1 else ""
@@ -53,29 +58,50 @@ def probe_command(json_file: Path | None, junit_file: Path | None) -> int:
     subject = record.subject
     click.echo(f"\n{subject.gpu} ({subject.architecture}), driver {subject.driver}, {subject.compiler}: {kept}")
     click.echo(f"failed: {', '.join(record.failed)}" if record.failed else "All rules hold in every form.")
-    click.echo(f"It took {time.monotonic() - begun:.0f} s.")
+    click.echo(f"It took {time.monotonic() - begun:.0f} s, {compiled - begun:.0f} of them to compile {forms} forms.")
     write_json(json_file, json.loads(encode(record)))
     write_junit(junit_file, [as_suite(record.findings)])
     return VIOLATION if record.failed else REFINES
 
 
-def _probed(device: Device) -> Record:
-    """What all probes find on the GPU at hand. Raises `NoDeviceError` if there is no table for it."""
+def _tiles_of(device: Device) -> Table:
+    """The table for a GPU. Raises `NoDeviceError` if there is none."""
+    from vosti.impl.errors import NoDeviceError
+    from vosti.kernels.errors import ConfigurationError
+    from vosti.kernels.tables import load
+
+    try:
+        return load(device.architecture)
+    except ConfigurationError as error:
+        raise NoDeviceError(str(error)) from error
+
+
+def _compile_ahead(table: Table) -> int:
+    """Compile what will be launched: so many forms. Raises `CannotRun` if a process that compiles dies."""
+    from vosti.impl.cli.progress import progress
+    from vosti.kernels.probe.suite import compile_ahead, wanted
+    from vosti.kernels.workers import ProcessDiedError, Workers
+
+    forms = sum(map(len, wanted(table)))
+    try:
+        with progress("compiling") as advance, Workers() as workers:
+            for number, _ in enumerate(compile_ahead(table, workers), 1):
+                advance(number, forms)
+    except ProcessDiedError as error:
+        raise CannotRun(str(error)) from error
+    return forms
+
+
+def _probed(device: Device, table: Table) -> Record:
+    """What all probes find on the GPU at hand."""
     import hashlib
 
     from vosti.impl.cli.progress import progress
-    from vosti.impl.errors import NoDeviceError
-    from vosti.kernels.errors import ConfigurationError
     from vosti.kernels.probe.machine import Gpu
     from vosti.kernels.probe.record import Record
-    from vosti.kernels.probe.suite import SEED, compile_ahead, number_of_probes, probes
-    from vosti.kernels.tables import encode, load
+    from vosti.kernels.probe.suite import SEED, number_of_probes, probes
+    from vosti.kernels.tables import encode
 
-    try:
-        table = load(device.architecture)
-    except ConfigurationError as error:
-        raise NoDeviceError(str(error)) from error
-    compile_ahead(table)
     findings: list[Finding] = []
     with progress("probing") as advance:
         for number, found in enumerate(probes(Gpu(), table), 1):

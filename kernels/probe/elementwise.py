@@ -70,6 +70,8 @@ def conversion(machine: Machine, tiles: Sequence[Tile] = FORMS, count: int = COU
 
 FUNCTIONS = ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "division")
 
+ZERO_EXPONENTS = ("exp(0 - x)", "exp(-x)", "exp")
+
 
 def function(machine: Machine, tiles: Sequence[Tile] = FORMS, count: int = COUNT) -> list[Finding]:
     """Equal operands give equal results: in every form, and in every lane, to which a permutation brings them.
@@ -108,8 +110,7 @@ def zero_exponent(machine: Machine, tiles: Sequence[Tile] = FORMS, count: int = 
     found = []
     for tile in tiles:
         difference, negation, plain = (
-            machine.elementwise(name, x, torch.zeros_like(x), torch.float32, tile)
-            for name in ("exp(0 - x)", "exp(-x)", "exp")
+            machine.elementwise(name, x, torch.zeros_like(x), torch.float32, tile) for name in ZERO_EXPONENTS
         )
         # Both zeros have the same exponential, which is 1.
         ones = torch.ones(len(zeros), device=machine.device)
@@ -117,6 +118,15 @@ def zero_exponent(machine: Machine, tiles: Sequence[Tile] = FORMS, count: int = 
         compared = x.numel() + len(zeros)
         found.append(Finding(ZERO_EXPONENT.name, describe(tile), (), compared, different, differing(plain, negation)))
     return found
+
+
+def launched() -> list[tuple[str, torch.dtype, torch.dtype, Tile]]:
+    """Function, element types of operand and result, and tile, of all that these probes launch, each once."""
+    wide = torch.float32
+    pairs = [*((wide, element) for element in _NARROW), *((element, wide) for element in _NARROW)]
+    found = [("conversion", of, to, tile) for of, to in pairs for tile in FORMS]
+    functions = dict.fromkeys((*FUNCTIONS, *ZERO_EXPONENTS))
+    return found + [(name, wide, wide, tile) for name in functions for tile in FORMS]
 
 
 def describe(tile: Tile) -> str:

@@ -228,6 +228,23 @@ def compiled(
     return triton.compile(source, target=target, options=tile.options())
 
 
+def compiled_elementwise(function: str, of: torch.dtype, to: torch.dtype, tile: Tile, target: GPUTarget) -> Any:
+    """One of `FUNCTIONS` in one form, for an architecture that need not be present."""
+    elements = {"x": ELEMENTS[of], "y": ELEMENTS[of], "out": ELEMENTS[to]}
+    return compiled(elementwise_kernel, elements, {"FUNCTION": FUNCTIONS.index(function)}, tile, target)
+
+
+def compiled_reduced(operation: int, tile: Tile, target: GPUTarget) -> Any:
+    """A reduction in one form, for an architecture that need not be present."""
+    return compiled(reduced_kernel, {"x": "fp32", "out": "fp32"}, {"OPERATION": operation}, tile, target)
+
+
+def compiled_total(tile: Tile, target: GPUTarget) -> Any:
+    """The running softmax's total in one form, for an architecture that need not be present."""
+    elements = dict.fromkeys(("scores", "seen", "excess", "out"), "fp32")
+    return compiled(total_kernel, elements, {"TILE": TILE}, tile, target)
+
+
 def compiled_product(element: torch.dtype, tile: Tile, length: int, target: GPUTarget) -> Any:
     """The chain in one form, over rows of so many factors, for an architecture that need not be present."""
     factors = ELEMENTS[element]

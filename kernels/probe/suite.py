@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 import torch
 
-from vosti.kernels.catalogue import TARGETS
+from vosti.kernels.catalogue import FIXED, TARGETS
 from vosti.kernels.disassembly import compiled_classes
-from vosti.kernels.probe.elementwise import conversion, function, zero_exponent
+from vosti.kernels.probe.elementwise import conversion, function, launched, zero_exponent
 from vosti.kernels.probe.findings import Finding
-from vosti.kernels.probe.machine import Machine, compiled_product
+from vosti.kernels.probe.machine import (
+    MAXIMUM,
+    TREE,
+    TWO_LANES,
+    Machine,
+    compiled_elementwise,
+    compiled_product,
+    compiled_reduced,
+    compiled_total,
+)
 from vosti.kernels.probe.products import FACTORS, LENGTH, chain, forms, masked_product
-from vosti.kernels.probe.reductions import empty_total, free_maximum, trees, two_lanes
+from vosti.kernels.probe.reductions import FORMS, TOTALS, empty_total, free_maximum, trees, two_lanes
 from vosti.kernels.probe.repeats import kernel_forms, repeated_kernels, repeated_products
 from vosti.kernels.tables import Table
 from vosti.kernels.tile import Tile
+from vosti.kernels.workers import Workers
 
 SEED = 0
 
@@ -55,16 +63,31 @@ def probes(machine: Machine, table: Table, seed: int = SEED) -> Iterator[list[Fi
     yield list(repeated_kernels(table, TARGETS[table.architecture], machine.device))
 
 
-def compile_ahead(table: Table) -> None:
-    """Compile all products and kernels of a table's forms, several at once; a launch finds them in the cache."""
-    target = TARGETS[table.architecture]
-    made = [partial(compiled_product, element, tile, LENGTH, target) for element in FACTORS for tile in forms(table)]
-    made += [partial(one.compiled, target) for one in kernel_forms(table)]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(_make, made))
+def compile_ahead(table: Table, workers: Workers) -> Iterator[None]:
+    """Compile what the probes launch, several at once; a launch finds it in the cache. Yields as each is done.
+
+    (What draws from the few largest logits alone is left to its launch.)
+    """
+    told, others = wanted(table)
+    yield from workers.do([*(partial(_classes, one) for one in told), *others])
 
 
-def _make(compile_one: Callable[[], Any]) -> None:
+def wanted(table: Table) -> tuple[list[partial[Any]], list[partial[Any]]]:
+    """What compiles one form, for each that is launched: those whose instruction classes are told, and the others."""
+    target, tiles = TARGETS[table.architecture], forms(table)
+    told = [partial(one.compiled, target) for one in kernel_forms(table)]
+    told += [partial(compiled_product, element, tile, LENGTH, target) for element in FACTORS for tile in tiles]
+    others = [partial(one.compiled, target) for one in FIXED]
+    # The control of chains has twice as many factors.
+    others += [partial(compiled_product, element, tiles[0], 2 * LENGTH, target) for element in FACTORS]
+    others += [partial(compiled_reduced, which, tile, target) for which in (MAXIMUM, TWO_LANES, TREE) for tile in FORMS]
+    others += [partial(compiled_total, tile, target) for tile in TOTALS]
+    others += [partial(compiled_elementwise, *form, target) for form in launched()]
+    return told, others
+
+
+def _classes(compile_one: Callable[[], Any]) -> None:
+    """Disassemble it, too, which is remembered."""
     compiled_classes(compile_one())
 
 

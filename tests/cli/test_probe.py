@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +34,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """Where records are kept; a GPU stands there, and nothing is compiled."""
     monkeypatch.setenv(FOLDER, str(tmp_path / "records"))
     monkeypatch.setattr("vosti.impl.backends.cuda.opening.find_device", lambda asks, otherwise: H100)
-    monkeypatch.setattr("vosti.kernels.probe.suite.compile_ahead", lambda table: None)
+    monkeypatch.setattr("vosti.kernels.probe.suite.compile_ahead", lambda table, workers: iter(()))
     return Store(tmp_path / "records")
 
 
@@ -55,6 +56,7 @@ def test_rules_that_hold_are_recorded(store: Store, tmp_path: Path, monkeypatch:
     lines = [line.split("  ")[0] for line in ended.out.splitlines()]
     assert [finding.rule for finding in GOOD] == lines[1 : len(GOOD) + 1]
     assert "All rules hold in every form." in ended.out
+    assert re.search(r"It took \d+ s, \d+ of them to compile \d+ forms\.$", ended.out.strip())
     kept = store.record(H100.subject)
     assert kept is not None
     assert tuple(GOOD) == kept.findings

@@ -6,6 +6,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -14,11 +15,12 @@ import pytest
 pytest.importorskip("triton", reason="the kernels need Triton, which is not installed")
 
 import torch
+from torch import Tensor
 
 from probed_machine import ACROSS, LARGE, SMALLEST, Processor
 from vosti.kernels.attention import ATTENTION
 from vosti.kernels.candidates import SHARED_MEMORY, make_tile
-from vosti.kernels.catalogue import KERNELS, TARGETS, Instance
+from vosti.kernels.catalogue import FIXED, KERNELS, TARGETS, Instance
 from vosti.kernels.disassembly import compiled_classes
 from vosti.kernels.probe import elementwise, products, reductions, repeats
 from vosti.kernels.probe.findings import Finding, differing, next_up
@@ -29,15 +31,19 @@ from vosti.kernels.probe.machine import (
     TREE,
     TWO_LANES,
     compiled,
+    compiled_elementwise,
     compiled_product,
+    compiled_reduced,
+    compiled_total,
     elementwise_kernel,
     reduced_kernel,
     total_kernel,
 )
-from vosti.kernels.probe.suite import by_rule, compile_ahead, number_of_probes, probes
+from vosti.kernels.probe.suite import by_rule, compile_ahead, number_of_probes, probes, wanted
 from vosti.kernels.tables import Table, load
 from vosti.kernels.tile import Tile
 from vosti.kernels.verifier.rules import RULES
+from vosti.kernels.workers import Workers
 
 TILES = (SMALLEST, LARGE, ACROSS)
 HERE = Path(__file__).parent
@@ -188,19 +194,72 @@ def test_products_compile_to_both_instructions(tile: Tile, classes: tuple[str, .
 
 
 def test_forms_are_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each product with both element types, for the table's architecture, and each form that is repeated."""
+    """Each product with both element types, for the table's architecture, and each form that is repeated; their classes
+    are told.
+    """
     made: list[object] = []
     suite = "vosti.kernels.probe.suite"
-    monkeypatch.setattr(f"{suite}.compiled_product", lambda *form: form)
+    for name in ("compiled_product", "compiled_elementwise", "compiled_reduced", "compiled_total"):
+        monkeypatch.setattr(f"{suite}.{name}", lambda *form: form)
     monkeypatch.setattr(Instance, "compiled", lambda self, target: (self, target))
     monkeypatch.setattr(f"{suite}.compiled_classes", made.append)
-    compile_ahead(load("sm_90"))
+    done = list(compile_ahead(load("sm_90"), Workers(1)))
 
     target, tiles, forms = TARGETS["sm_90"], products.forms(load("sm_90")), repeats.kernel_forms(load("sm_90"))
-    assert [(one, target) for one in forms] == [one for one in made if one[1] is target]
-    wanted = {(element, tile, products.LENGTH, target) for element in products.FACTORS for tile in tiles}
-    assert len(wanted) + len(forms) == len(made)
-    assert wanted == {one for one in made if len(one) == 4}
+    assert [(one, target) for one in forms] == made[: len(forms)]
+    products_made = [(element, tile, products.LENGTH, target) for element in products.FACTORS for tile in tiles]
+    assert products_made == made[len(forms) :]
+    told, others = wanted(load("sm_90"))
+    assert (len(made), len(done)) == (len(told), len(told) + len(others))
+
+
+class Recording(Processor):
+    """Remembers what is launched: arguments of what compiles it, but for the target."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.launched: set[tuple[object, ...]] = set()
+
+    def elementwise(self, function: str, x: Tensor, y: Tensor, to: torch.dtype, tile: Tile) -> Tensor:
+        """As the processor."""
+        assert x.dtype == y.dtype
+        self.launched.add((compiled_elementwise, function, x.dtype, to, tile))
+        return super().elementwise(function, x, y, to, tile)
+
+    def reduced(self, operation: int, x: Tensor, tile: Tile) -> Tensor:
+        """As the processor."""
+        self.launched.add((compiled_reduced, operation, tile))
+        return super().reduced(operation, x, tile)
+
+    def total(self, scores: Tensor, seen: Tensor, excess: float, tile: Tile) -> Tensor:
+        """As the processor."""
+        self.launched.add((compiled_total, tile))
+        return super().total(scores, seen, excess, tile)
+
+    def chain(self, x: Tensor, w: Tensor, start: Tensor, tile: Tile, begin: int, end: int) -> Tensor:
+        """As the processor."""
+        self.launched.add((compiled_product, x.dtype, tile, x.shape[1]))
+        return super().chain(x, w, start, tile, begin, end)
+
+
+def test_nothing_else_is_launched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What probes launch without a table, and their products with a few tiles, is just what is compiled ahead."""
+    monkeypatch.setattr("vosti.kernels.probe.suite.forms", lambda table: list(TILES))
+    monkeypatch.setattr("vosti.kernels.probe.suite.kernel_forms", lambda table: [])
+    monkeypatch.setattr(products, "DATA", ("random",))
+    monkeypatch.setattr(products, "AFTER_SUMS", ())
+    machine = Recording()
+    for few in (elementwise.conversion, elementwise.function, elementwise.zero_exponent):
+        few(machine, count=16)
+    for some in (reductions.free_maximum, reductions.two_lanes, reductions.trees, reductions.empty_total):
+        some(machine, rows=6)
+    for element in products.FACTORS:
+        products.chain(machine, element, TILES, 3, 5)
+
+    told, others = wanted(load("sm_90"))
+    ahead = [one for one in (*told, *others) if isinstance(one, partial) and not hasattr(one.func, "__self__")]
+    assert machine.launched == {(one.func, *one.args[:-1]) for one in ahead}
+    assert len(FIXED) == len(told) + len(others) - len(ahead)
 
 
 def test_every_tile_of_every_kernel_is_repeated() -> None:
