@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from inspect import getmembers, getsource, isfunction
 from itertools import product
+from math import prod
 from types import CodeType
 from typing import Any
 
@@ -34,7 +35,7 @@ from vosti.kernels.catalogue import KERNELS
 from vosti.kernels.contract import Buffer, Contract, Output, cdiv, size
 from vosti.proofs import forward_rows
 from vosti.proofs.forward_plan import CACHE, ROW, Held, Run, Whole
-from vosti.proofs.forward_terms import EVERY, Array, Matrix, Refused, Terms, Vector, joined
+from vosti.proofs.forward_terms import EVERY, Array, Matrix, Refused, Terms, Vector, joined, width
 from vosti.spec.numerics import activations, norms, projections, rotary
 
 PROGRAMS = (projections, norms, rotary, activations)
@@ -93,7 +94,7 @@ class DeviceRun(Run):
     def __init__(self, part: DevicePlan, first: int, before: Mapping[str, Held], terms: Terms) -> None:
         super().__init__(before, terms)
         self.part = part
-        self.rows = {buffer.name: buffer.rows for buffer in part.buffers}
+        self.buffers = {buffer.name: buffer for buffer in part.buffers}
         self.elements = {buffer.name: buffer.element for buffer in part.buffers}
         self.elements |= {**dict.fromkeys(CACHE, BF16), **dict.fromkeys(SCRATCH, FP32), **dict.fromkeys(METADATA, I32)}
         self.parameters = {parameter.name: terms.parameter(parameter) for parameter in part.parameters}
@@ -151,14 +152,11 @@ class DeviceRun(Run):
                 raise Refused(f"its {role} are {name}, which is no buffer for that")
             if element not in (buffer.element, buffer.or_element):
                 raise Refused(f"{name} is of {element}, and {role} of {buffer.element}")
-        rows = Rows.TOKENS if launch.rows is Rows.TOKENS else Rows.LOGITS
         for role, name in launch.writes:
             if name in METADATA or sum(name == one for _, one in launch.writes) > 1:
                 raise Refused(f"it overwrites {name}")
             if any(read == name and (role, other) not in allowed for other, read in launch.reads):
                 raise Refused(f"it overwrites {name}, which it reads")
-            if self.rows.get(name, rows) is not rows:
-                raise Refused(f"it writes rows of {rows.value}, and {name} has rows of {self.rows[name].value}")
 
     def view(self, launch: KernelLaunch, name: str, buffer: Buffer, sizes: Mapping[str, Any]) -> Any:
         """What the name of a buffer that the launch reads stands for in its contract."""
@@ -174,8 +172,6 @@ class DeviceRun(Run):
         """A parameter or table, of the sizes that the contract gives it."""
         if name in self.part.tables:
             return Matrix(self.terms, (Source(name, (1, *axes_of(buffer, sizes)[1:])),))
-        if name not in self.parameters:
-            raise Refused(f"nobody has {name}")
         found = self.parameters[name]
         lengths = axes_of(buffer, sizes)
         if len(lengths) != len(found.shape) or any(map(lambda n, m: n not in (None, m), lengths, found.shape)):
@@ -219,7 +215,11 @@ class DeviceRun(Run):
             if not isinstance(value, Array) or value.shape != (columns,):
                 raise Refused(f"its {output.buffer} are not {columns} numbers")
             found.append(value.flat)
-        vector = joined(*found)
+        vector, kept = joined(*found), self.buffers.get(target)
+        if kept and (kept.rows is Rows.TOKENS, prod(kept.shape)) != (launch.rows is Rows.TOKENS, width(vector)):
+            raise Refused(
+                f"its {output.buffer}, {width(vector)} numbers in rows of {launch.rows.value}, do not fit {target}"
+            )
         return target, self.terms.rounded(vector) if self.elements[target] == BF16 else vector
 
     def visible(self, position: object, window: int, slot: Callable[[Whole], Whole], length: object) -> int | None:

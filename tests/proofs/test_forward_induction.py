@@ -102,14 +102,14 @@ def reads_what_is_not_handed_over(plan: DevicePlan) -> DevicePlan:
 
 def hands_over_elsewhere(plan: DevicePlan) -> DevicePlan:
     """One layer leaves its norm where the next does not look, which finds an older one."""
-    spare = replace(plan, buffers=(*plan.buffers, DeviceBuffer("spare", "bf16", (64,), Rows.TOKENS)))
+    spare = replace(plan, buffers=(*plan.buffers, DeviceBuffer("spare", "bf16", (256,), Rows.TOKENS)))
     at = launch_of(plan, "rms_norm", 1)
     return changed(spare, at, writes=other(plan.launches[at].writes, out="spare"))
 
 
 def keeps_its_residual(plan: DevicePlan) -> DevicePlan:
     """One layer's sum goes elsewhere: the next finds an older residual stream, though this layer's norm is right."""
-    spare = replace(plan, buffers=(*plan.buffers, DeviceBuffer("spare", "bf16", (64,), Rows.TOKENS)))
+    spare = replace(plan, buffers=(*plan.buffers, DeviceBuffer("spare", "bf16", (256,), Rows.TOKENS)))
     at = launch_of(plan, "rms_norm", 1)
     return changed(spare, at, writes=other(plan.launches[at].writes, total_out="spare"))
 
