@@ -12,7 +12,7 @@ ON_PREEMPTION = (
     + "                self._live[action.request] = replace(record, {change})\n"
 )
 
-SAMPLE = "sample=partial(_sample, result.logits, i, drawn.get(i)),"
+SAMPLE = "sample=partial(_sample, result, i, drawn.get(i)),"
 
 FAULTS: tuple[Fault, ...] = (
     fault(
@@ -45,7 +45,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     fault(
         "token sampled from another row",
-        ("engine:Engine._yielded_rows", SAMPLE, "sample=partial(_sample, result.logits, 0, None),"),
+        ("engine:Engine._yielded_rows", SAMPLE, "sample=partial(_sample, result, 0, None),"),
         scenario="busy, with bits",
     ),
     fault(
@@ -53,7 +53,7 @@ FAULTS: tuple[Fault, ...] = (
         (
             "engine:Engine._yielded_rows",
             SAMPLE,
-            "sample=lambda record, i=i: _sample(result.logits, i, None, replace(record, sampler=replace("
+            "sample=lambda record, i=i: _sample(result, i, None, replace(record, sampler=replace("
             "record.sampler, seed=record.sampler.seed + len(batch.logit_rows) - 1))),",
         ),
     ),
@@ -106,13 +106,17 @@ FAULTS: tuple[Fault, ...] = (
     ),
     fault(
         "token emitted after a value that is not finite",
-        ("settling:settle", "if min(non_finite, default=length) < min(cached, length):", "if False:"),
+        ("settling:settle", "if non_finite and min(non_finite) < min(cached, length):", "if False:"),
         scenario="values",
     ),
     fault(
         "token sampled from logits that are not finite",
         ("engine:Engine._yielded_rows", "finite=finite[i],", "finite=True,"),
-        ("engine:Engine._yielded_rows", SAMPLE, "sample=partial(_sample, result.logits.nan_to_num(), i, None),"),
+        (
+            "engine:Engine._yielded_rows",
+            SAMPLE,
+            "sample=partial(_sample, replace(result, logits=result.logits.nan_to_num()), i, None),",
+        ),
         scenario="endings",
     ),
     fault(
