@@ -1,8 +1,8 @@
 """The exact sampler where the logits lie: the tokens of `vosti.spec.sampling.sample`, for many rows at once.
 
 One launch weighs all tokens of all rows (`sample_weights`), another draws: here, from all tokens of a row; with top-k
-or top-p, in `sample_cuts`. The weights are proved; what is drawn from them is checked against the specification on
-hostile rows (`tests/gpu`) and by audits, and no proof covers it.
+or top-p, in `sample_cuts`. The weights are proved, and the draw from all of them; what `sample_cuts` draws is compared
+with the specification on all small rows, on hostile ones (`tests/gpu`) and by audits, and no proof covers it.
 """
 
 from __future__ import annotations
