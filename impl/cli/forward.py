@@ -122,15 +122,14 @@ def _followed(models: Sequence[str], verbose: bool) -> Outcome:
 def _title(part: Part) -> str:
     """What a part is about."""
     match part.layers:
-        case []:
-            return "launch by launch"
         case [-1]:
             return "before all layers"
         case [layer]:
             return f"layer {layer}"
         case [layer, *others]:
             return f"layer {layer} = ℓ, and {len(others)} like it"
-    raise AssertionError(part.layers)
+        case _:
+            return "the plans"
 
 
 def _layers(parts: Sequence[Part]) -> list[str]:
