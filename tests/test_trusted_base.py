@@ -53,6 +53,13 @@ def test_the_verifier_is_there_whole() -> None:
     assert not UNTRUSTED & named
 
 
+def test_the_forward_is_there_whole() -> None:
+    """Each module of its proof is named; `forward_order` is about the specification, and in `docs/proof.md`."""
+    modules = {path for path in (ROOT / "proofs").glob("forward*.py") if path.stem != "forward_order"}
+
+    assert modules == {path for path in files(TEXT) if path.stem.startswith("forward") and path.parent.name == "proofs"}
+
+
 def test_the_core_is_small() -> None:
     """Parser, evaluator, matcher and rules together, and each file of the verifier."""
     core = [int(row[1]) for row in ROWS if re.search(r"/(?:parse|evaluate|match)\.py", row[0])]
