@@ -18,9 +18,8 @@ accumulator.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 import triton
 import triton.language as tl
 
@@ -29,6 +28,9 @@ from vosti.kernels.contract import Access, Buffer, Constant, Contract, Fact, Int
 from vosti.kernels.finite import not_finite
 from vosti.kernels.launch import Kernel, distinct
 from vosti.kernels.tile import Tile
+
+if TYPE_CHECKING:
+    import torch
 
 
 @triton.jit(do_not_specialize=["tiles", "table_width"])

@@ -9,8 +9,8 @@ the first that its first row sees.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
 import triton
 import triton.language as tl
 
@@ -32,6 +32,9 @@ from vosti.kernels.contract import Access, Buffer, Constant, Contract, Fact, Int
 from vosti.kernels.finite import not_finite
 from vosti.kernels.launch import Kernel, distinct
 from vosti.kernels.tile import Tile
+
+if TYPE_CHECKING:
+    import torch
 
 
 @triton.jit
@@ -375,6 +378,8 @@ class Scratch:
     @staticmethod
     def allocate(sequences: int, kv_heads: int, splits: int, block_r: int, head_dim: int, device: str) -> Scratch:
         """Enough for the given sizes."""
+        import torch
+
         cells = sequences * kv_heads * splits * block_r
         maxima, totals = torch.empty(2, cells, dtype=torch.float32, device=device)
         return Scratch(maxima, totals, torch.empty(cells, head_dim, dtype=torch.float32, device=device))

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
-import torch
 import triton
 import triton.language as tl
 
@@ -21,6 +21,9 @@ from vosti.kernels.errors import PremiseError
 from vosti.kernels.launch import Kernel
 from vosti.kernels.tables import Entry
 from vosti.spec import digests
+
+if TYPE_CHECKING:
+    import torch
 
 _FIRST = tl.constexpr(digests.STREAMS[0])
 _SECOND = tl.constexpr(digests.STREAMS[1])
@@ -182,6 +185,8 @@ def layout(parts: Iterable[tuple[int, int, int]], device: torch.device | str) ->
 
     Raises `PremiseError` for a part that begins before the memory does, and for rows of 2³⁰ words or more.
     """
+    import torch
+
     parts = list(parts)
     if any(begin < 0 or count < 0 for begin, _, count in parts) or sum(count for _, _, count in parts) >= 2**30:
         raise PremiseError("Digests are of parts of memory, and of rows of fewer than 2^30 words.")
@@ -201,6 +206,8 @@ def digest(words: torch.Tensor, rows: Layout, sources: torch.Tensor, entries: tu
     Of a negative number, the digest is without meaning. `entries` are the table's, of "digest" and "digest_merge".
     Raises `PremiseError` if a premise of the contracts fails.
     """
+    import torch
+
     count, parts = sources.shape[0], rows.parts.shape[0]
     sums = torch.empty(count, parts, 2, dtype=torch.int64, device=words.device)
     out = torch.empty(count, 2, dtype=torch.int64, device=words.device)
@@ -214,6 +221,8 @@ def digest(words: torch.Tensor, rows: Layout, sources: torch.Tensor, entries: tu
 
 def fetched(out: torch.Tensor) -> Callable[[], list[str]]:
     """Begin to copy digests [n, 2] from the GPU; a call waits for them, and gives them as a trace writes them."""
+    import torch
+
     host = torch.empty(out.shape, dtype=out.dtype, pin_memory=True)
     host.copy_(out, non_blocking=True)
     copied = torch.cuda.Event()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 import triton
 import triton.language as tl
 
 from vosti.kernels.contract import Access, Buffer, Constant, Contract, Integer, Output, Real
 from vosti.kernels.launch import Kernel, distinct
 from vosti.kernels.tile import Tile
+
+if TYPE_CHECKING:
+    import torch
 
 
 @triton.jit(do_not_specialize=["rows"])

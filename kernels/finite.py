@@ -7,9 +7,8 @@ which it is stored.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
@@ -17,6 +16,9 @@ from triton.language.extra import libdevice
 from vosti.kernels.contract import Access, Buffer, Constant, Contract, Integer, Output, Real
 from vosti.kernels.launch import Kernel
 from vosti.kernels.tile import Tile
+
+if TYPE_CHECKING:
+    import torch
 
 _EXPONENT = tl.constexpr(0x7F800000)
 

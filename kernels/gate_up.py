@@ -12,9 +12,8 @@ As in `vosti.kernels.linear`, one kernel serves few rows and one many.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
@@ -25,6 +24,9 @@ from vosti.kernels.launch import Kernel, distinct
 from vosti.kernels.linear import STREAM_DEFINITIONS, STREAM_WRITER
 from vosti.kernels.tile import Tile
 from vosti.spec.numerics import activations
+
+if TYPE_CHECKING:
+    import torch
 
 SILU, GELU_TANH = 0, 1
 """Values of the compile-time parameter ACTIVATION."""
@@ -204,4 +206,6 @@ def gate_up(
 
 def interleaved(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
     """[n, k] twice → [2n, k]: the two weights' rows in turn, as `gate_up` takes them."""
+    import torch
+
     return torch.stack([gate, up], 1).view(2 * gate.shape[0], gate.shape[1])

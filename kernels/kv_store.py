@@ -7,9 +7,8 @@ Row i of `new_keys` and `new_values` is copied to slot slots[i] of the cache; a 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 import triton
 import triton.language as tl
 
@@ -17,6 +16,9 @@ from vosti.kernels.contract import Access, Buffer, Constant, Contract, Fact, Int
 from vosti.kernels.finite import not_finite
 from vosti.kernels.launch import Kernel, distinct
 from vosti.kernels.tile import Tile
+
+if TYPE_CHECKING:
+    import torch
 
 
 @triton.jit(do_not_specialize=["rows"])

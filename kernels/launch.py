@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 import triton
 from triton import knobs
 from triton.backends.compiler import GPUTarget
@@ -20,16 +19,14 @@ from vosti.kernels.contract import ALIGNMENT, Buffer, Constant, Contract, Descri
 from vosti.kernels.errors import PremiseError
 from vosti.kernels.tile import Tile
 
+if TYPE_CHECKING:
+    import torch
+
 # With line information the binary, and so its hash, would depend on the path of installation.
 knobs.compilation.disable_line_info = True
 
-_TORCH = {
-    "bf16": torch.bfloat16,
-    "fp32": torch.float32,
-    "fp64": torch.float64,
-    "i32": torch.int32,
-    "i64": torch.int64,
-}
+_TORCH = {"bf16": "bfloat16", "fp32": "float32", "fp64": "float64", "i32": "int32", "i64": "int64"}
+"""Element types: as contracts name them → as torch does."""
 
 
 Watch = Callable[["Kernel", Mapping[str, Any], Any], None]
@@ -179,10 +176,13 @@ def _check_constants(contract: Contract, constants: tuple[int, ...]) -> None:
 
 
 def _elements(buffer: Buffer) -> frozenset[torch.dtype]:
+    # Torch takes seconds to import, and proofs do without.
+    import torch
+
     if knobs.runtime.interpret and buffer.element == "bf16":
         # The interpreter has no bfloat16 arithmetic: under it, float32 stands in.
         return frozenset({torch.float32})
-    return frozenset(_TORCH[name] for name in (buffer.element, buffer.or_element) if name is not None)
+    return frozenset(getattr(torch, _TORCH[name]) for name in (buffer.element, buffer.or_element) if name is not None)
 
 
 def _check_buffer(kernel: str, name: str, elements: frozenset[torch.dtype], tensor: torch.Tensor) -> None:
@@ -196,6 +196,8 @@ def _check_buffer(kernel: str, name: str, elements: frozenset[torch.dtype], tens
 
 def aligned(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor, or a copy of it that is contiguous and starts where a kernel's buffer may."""
+    import torch
+
     fits = tensor.is_contiguous() and tensor.data_ptr() % ALIGNMENT == 0
     return tensor if fits else tensor.clone(memory_format=torch.contiguous_format)
 

@@ -11,9 +11,8 @@ another with the running sum as its accumulator: ascending groups of 16 along k,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
@@ -21,6 +20,9 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from vosti.kernels.contract import Access, Buffer, Constant, Contract, Descriptor, Integer, Output
 from vosti.kernels.launch import Kernel, distinct
 from vosti.kernels.tile import Tile
+
+if TYPE_CHECKING:
+    import torch
 
 
 @triton.jit(do_not_specialize=["rows"])

@@ -13,9 +13,8 @@ the sum before it is rounded to the residual stream's element type. With a row m
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 import triton
 import triton.language as tl
 
@@ -23,6 +22,9 @@ from vosti.kernels.contract import Access, Buffer, Constant, Contract, Integer, 
 from vosti.kernels.launch import Kernel
 from vosti.kernels.tile import Tile
 from vosti.kernels.trees import tree_sum
+
+if TYPE_CHECKING:
+    import torch
 
 
 @triton.jit
@@ -150,6 +152,8 @@ def rms_norm(
     `residual` is (y, where x + y goes); the latter may be x or y where there is no row map; with `scale` [1], the sum
     is multiplied by it first. Raises `PremiseError` if a premise of the contract fails.
     """
+    import torch
+
     y, total_out = residual if residual is not None else (x, out)
     arguments = {
         "x": x,

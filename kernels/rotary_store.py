@@ -14,9 +14,8 @@ was stored is not finite.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 import triton
 import triton.language as tl
 
@@ -26,6 +25,9 @@ from vosti.kernels.kv_store import DIFFERENT_SLOTS
 from vosti.kernels.launch import Kernel, distinct
 from vosti.kernels.tile import Tile
 from vosti.kernels.trees import tree_sum
+
+if TYPE_CHECKING:
+    import torch
 
 NO_NORM, PLAIN, UNIT_OFFSET = 0, 1, 2
 """Values of the compile-time parameter NORM."""

@@ -8,8 +8,8 @@ with the specification on all small rows, on hostile ones (`tests/gpu`) and by a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
 import triton
 import triton.language as tl
 
@@ -18,6 +18,9 @@ from vosti.kernels.launch import Kernel
 from vosti.kernels.sample_cuts import DRAW_BEYOND_HEAD, DRAW_FROM_HEAD
 from vosti.kernels.sample_weights import ROW, WEIGHTS, drawn_share, first_beyond
 from vosti.kernels.tile import Tile
+
+if TYPE_CHECKING:
+    import torch
 
 BLOCK = 2048
 """Tokens of one program that weighs."""
@@ -158,6 +161,8 @@ def draw(logits: torch.Tensor, parameters: Parameters, *, cuts: bool) -> torch.T
     `cuts` says whether rows have top-k or top-p: all of them, or none. Temperatures are not 0. Raises `PremiseError`
     for tensors that do not fit.
     """
+    import torch
+
     rows, width = logits.shape
     device, blocks = logits.device, -(-width // BLOCK)
     best = logits.amax(1)

@@ -70,6 +70,9 @@ LOADS_NOTHING_OF: dict[str, set[str]] = {
     "vosti.proofs.explore_progress": {"torch", "triton"} | SOLVERS,
     "vosti.proofs.explore_trace": {"torch", "triton"} | SOLVERS,
     "vosti.proofs.prove": {"torch", "triton"},
+    "vosti.kernels.verifier.prove": {"torch"},
+    "vosti.kernels.verifier.certify": {"torch"} | SOLVERS,
+    "vosti.kernels.workers": {"torch", "triton"} | SOLVERS,
     "vosti.impl.cli": (ENGINE - BASE) | SOLVERS | {"triton"},
 }
 
