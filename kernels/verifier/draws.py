@@ -4,7 +4,8 @@ The text goes through candidates, adds up their weights, and returns the first o
 what the sums come to, of any number of candidates (`running`), and that is shown: it is 0 for none, and an iteration of
 the text makes of the sum for t candidates the one for t + 1. So the test of candidate t, if none was returned before,
 is that which the text makes of `running(t)`. What is known of the candidate that is returned is that it passes its
-test, and that the one before it, if there is one, does not.
+test, and that the one before it, if there is one, does not. Where no candidate passes, the text raises, and nothing is
+claimed.
 """
 
 from __future__ import annotations
