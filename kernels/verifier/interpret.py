@@ -382,12 +382,6 @@ def _descriptor_store(op: Op, array: Array, *operands: Held) -> list[Held]:
     return []
 
 
-def _make_descriptor(op: Op, base: Pointers, *sizes: Held) -> list[Held]:
-    numbers = [_integer(size) for size in sizes]
-    rank = len(numbers) // 2
-    return [Array(base.buffer, tuple(numbers[:rank]), tuple(numbers[rank:]), _integer(base.offsets))]
-
-
 def _select(_: Op, condition: Lanes, x: Held, y: Held) -> list[Held]:
     assert isinstance(x, np.ndarray)
     assert isinstance(y, np.ndarray)
@@ -411,7 +405,6 @@ _MOVES: Mapping[str, Callable[..., list[Held]]] = {
     "tt.addptr": lambda _, x, y: _map(x, lambda offsets: offsets + y),
     "tt.load": _load,
     "tt.store": _store,
-    "tt.make_tensor_descriptor": _make_descriptor,
     "tt.descriptor_load": _descriptor_load,
     "tt.descriptor_store": _descriptor_store,
 }

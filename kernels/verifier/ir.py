@@ -10,7 +10,7 @@ argument or an operation's result. Every block ends with its terminator, also wh
 - Operands come in the order of the text. `scf.for`: lower bound, upper bound, step, initial values; its block has the
   induction variable and then the carried values. `tt.load`: pointer, then mask, then other, each only with what is
   before it. `tt.store`: pointer, value, then mask. `tt.descriptor_load`: descriptor, indices. `tt.descriptor_store`:
-  descriptor, indices, value. `tt.make_tensor_descriptor`: base, shape, strides.
+  descriptor, indices, value.
 - `scf.if` has two blocks; the second one has only its terminator where the text has no else.
 - A constant has the attribute `value`: an integer as it is (i1: 0 or 1), a floating-point number as its bit pattern,
   so that 0.0 and −0.0 differ and NaN equals itself. A tensor constant has that value in every lane.
@@ -217,10 +217,6 @@ class Kernel:
         lines = [self.name, *(f"{_canonical(p.value)} {p.divisibility}" for p in self.parameters)]
         _write(self.body, lines)
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-
-    def named(self, source: str) -> Value:
-        """The first parameter of that name in the kernel's source."""
-        return next(parameter.value for parameter in self.parameters if parameter.source == source)
 
 
 def _canonical(value: Value) -> str:

@@ -161,7 +161,7 @@ def test_what_is_read_of_a_loop() -> None:
     assert [carried.type] == [value.type for value in body.terminator.operands]
     (product,) = [op for op in body.ops if op.name == "tt.dot"]
     assert (carried, product.result) == (product.operands[2], body.terminator.operands[0])
-    assert Type("bf16", (), Kind.POINTER) == kernel.named("x").type
+    assert Type("bf16", (), Kind.POINTER) == {one.source: one.value.type for one in kernel.parameters}["x"]
     assert [16, 16, 16, 1] == [parameter.divisibility for parameter in kernel.parameters]
 
 
