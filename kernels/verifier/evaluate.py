@@ -13,40 +13,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
+from vosti.kernels.verifier import meanings
 from vosti.kernels.verifier.errors import RefusedError, located
-from vosti.kernels.verifier.integers import (
-    TRUE,
-    Cond,
-    Int,
-    choose,
-    conj,
-    equal,
-    integer,
-    neg,
-)
-from vosti.kernels.verifier.ir import INTEGER_WIDTHS, Block, Kernel, Op, Type, Value
-from vosti.kernels.verifier.meanings import (
-    BITCASTS,
-    DIVISIONS,
-    EXACT_CASTS,
-    INTEGERS,
-    MOVES,
-    SHIFTS,
-    BlockOf,
-    advanced,
-    always,
-    constantly,
-    dot,
-    integer_test,
-    joined,
-    loaded,
-    logic,
-    moved,
-    selected,
-    upper_half,
-)
+from vosti.kernels.verifier.integers import TRUE, Cond, Int, choose, conj, equal, integer, neg
+from vosti.kernels.verifier.ir import INTEGER_WIDTHS, Block, Kernel, Op, Value
 from vosti.kernels.verifier.queries import Prover
-from vosti.kernels.verifier.tensors import Described, Lane, Pointer, Tensor, as_term
+from vosti.kernels.verifier.tensors import Described, Lane, LaneOf, Pointer, Tensor, as_term
 from vosti.kernels.verifier.terms import (
     Apply,
     Argument,
@@ -67,6 +39,9 @@ _ZERO = integer(0)
 Environment: TypeAlias = dict[int, Tensor]
 """By the number of the value."""
 
+Path: TypeAlias = tuple[Cond, ...]
+"""The conditions under which an operation is reached."""
+
 Iterations: TypeAlias = tuple[tuple[Int, Int], ...]
 """Of the loops around an operation, outermost first: the number of the iteration from 0, and the loop's variable."""
 
@@ -79,7 +54,7 @@ class Access:
     shape: tuple[int, ...]
     pointer: Callable[[Index], Pointer]
     mask: Callable[[Index], Cond]
-    path: tuple[Cond, ...]
+    path: Path
     iterations: Iterations
     value: Tensor | None = None
     """What is stored."""
@@ -95,19 +70,20 @@ class Step:
     op: Op
     shape: tuple[int, ...]
     holds: Callable[[Index], Cond]
-    path: tuple[Cond, ...]
+    path: Path
 
 
 class Loop:
     """A loop of the kernel, in an environment: a `Fold`."""
 
-    def __init__(self, machine: Machine, op: Op, environment: Environment, path: tuple[Cond, ...]) -> None:
-        self.machine, self.op, self.environment, self.path = machine, op, environment, path
+    def __init__(self, machine: Machine, op: Op, environment: Environment) -> None:
+        self.machine, self.op, self.environment = machine, op, environment
         self.name = op.regions[0].arguments[0].name
         self.low, self.high, step = (environment[v.number].int(()) for v in op.operands[:3])
         if step.constant is None or step.constant < 1:
             raise RefusedError("the step of a loop is not a positive constant")
         self.step = step.constant
+        self._start = [environment[v.number] for v in op.operands[3:]]
         self._bodies: dict[Int, tuple[Environment, Op]] = {}
         self._moves: dict[tuple[int, Index], Int | None] = {}
         self._moving: dict[tuple[int, Index], tuple[Int, Lane]] = {}
@@ -115,44 +91,44 @@ class Loop:
 
     def initial(self, cell: int, place: Index) -> Term:
         """The cell before the first iteration."""
-        return self._initial(cell).term(place)
-
-    def _initial(self, cell: int) -> Tensor:
-        return self.environment[self.op.operands[3 + cell].number]
+        return self._start[cell].term(place)
 
     def after(self, cell: int, place: Index, index: Int) -> Term:
         """The cell after the iteration whose variable is `index`."""
         environment, last = self.body(index)
         return environment[last.operands[cell].number].term(place)
 
-    def body(self, index: Int, note: bool = False, path: tuple[Cond, ...] = ()) -> tuple[Environment, Op]:
+    def result(self, cell: int, place: Index) -> Lane:
+        """The cell after the last iteration."""
+        type_ = self.op.results[cell].type
+        if not (type_.is_float or (type_.is_integer and self.move(cell, place) is None)):
+            raise RefusedError("what a loop leaves of an integer, a condition or a pointer is not understood")
+        return Result(self, cell, place, element=type_.element, op=self.op)
+
+    def body(self, index: Int, path: Path | None = None) -> tuple[Environment, Op]:
         """The values of an iteration, and its terminator."""
         if index not in self._bodies:
-            block = self.op.regions[0]
-            inner = dict(self.environment)
-            inner[block.arguments[0].number] = Tensor(block.arguments[0].type, lambda _: index)
-            for cell, argument in enumerate(block.arguments[1:]):
-                inner[argument.number] = Tensor(argument.type, self._carried(cell, argument, index))
-            self._bodies[index] = inner, self.machine.block(block, inner, path, note)
+            (block,) = self.op.regions
+            variable, *cells = block.arguments
+            inner = {**self.environment, variable.number: Tensor(variable.type, lambda _: index)}
+            for cell, argument in enumerate(cells):
+                inner[argument.number] = Tensor(argument.type, partial(self._carried, cell, index))
+            self._bodies[index] = inner, self.machine.block(block, inner, path)
         return self._bodies[index]
 
-    def _carried(self, cell: int, argument: Value, index: Int) -> Callable[[Index], Lane]:
-        if argument.type.is_float:
-            return lambda place: State(self, cell, place, element=argument.type.element, op=self.op)
-        return lambda place: self._closed(cell, place, index)
-
-    def _closed(self, cell: int, place: Index, index: Int) -> Lane:
-        """A carried integer or pointer that moves by the same amount in each iteration, or a carried word."""
+    def _carried(self, cell: int, index: Int, place: Index) -> Lane:
+        """A cell at the start of an iteration: an integer or a pointer, which moves alike in each, in closed form."""
         asked, unmoved = self._moving.get((cell, place), (None, None))
         if asked is index and unmoved is not None:
             return unmoved
-        move = self.move(cell, place)
+        type_, start = self.op.results[cell].type, self._start[cell]
+        move = None if type_.is_float else self.move(cell, place)
         if move is None:
-            return State(self, cell, place, element=self.op.results[cell].type.element, op=self.op)
-        start, times = self._initial(cell)[place], (index - self.low) // self.step
-        if isinstance(start, Pointer):
-            return Pointer(start.buffer, start.offset + times * move)
-        return self._initial(cell).int(place) + times * move
+            return State(self, cell, place, element=type_.element, op=self.op)
+        moved = (index - self.low) // self.step * move
+        if type_.is_pointer:
+            return start.pointer(place).advanced(moved)
+        return start.int(place) + moved
 
     def move(self, cell: int, place: Index) -> Int | None:
         """By how much a carried integer or pointer moves in each iteration; None for a word."""
@@ -168,12 +144,11 @@ class Loop:
     def _moved(self, cell: int, place: Index) -> Int | None:
         """The same, in one iteration. All else that the iteration starts from is what it is."""
         index, now = self.machine.prover.fresh("iteration"), self.machine.prover.fresh("carried")
-        start = self._initial(cell)[place]
-        pointer = isinstance(start, Pointer)
+        start = self._start[cell][place]
         self._moving[cell, place] = index, Pointer(start.buffer, now) if isinstance(start, Pointer) else now
         environment, last = self.body(index)
         after = environment[last.operands[cell].number][place]
-        if isinstance(after, Term) and not pointer:
+        if isinstance(after, Term):
             return None
         if isinstance(start, Pointer) and isinstance(after, Pointer) and after.buffer == start.buffer:
             after = after.offset
@@ -216,7 +191,7 @@ class Machine:
     steps: list[Step] = field(default_factory=list)
     _iterations: Iterations = ()
 
-    def run(self, path: tuple[Cond, ...]) -> None:
+    def run(self, path: Path) -> None:
         """Evaluate the kernel.
 
         Raises:
@@ -229,9 +204,9 @@ class Machine:
             lane = _of_descriptor if source in seen else self._parameter(value, source)
             environment[value.number] = Tensor(value.type, lane)
             seen.add(source)
-        self.block(self.kernel.body, environment, path, True)
+        self.block(self.kernel.body, environment, path)
 
-    def _parameter(self, value: Value, source: str) -> Callable[[Index], Lane]:
+    def _parameter(self, value: Value, source: str) -> LaneOf:
         if source in self.described:
             return lambda _: self.described[source]
         if value.type.is_pointer:
@@ -240,37 +215,35 @@ class Machine:
             return lambda _: self.integers[source]
         return lambda _: Argument(source, element=value.type.element)
 
-    def block(self, block: Block, environment: Environment, path: tuple[Cond, ...], note: bool) -> Op:
-        """Evaluate the operations of a block into the environment; with `note`, take down what must hold."""
+    def block(self, block: Block, environment: Environment, path: Path | None) -> Op:
+        """Evaluate the operations of a block into the environment; with a path, take down what must hold there."""
         for op in block.ops[:-1]:
             try:
-                self._op(op, environment, path, note)
+                self._op(op, environment, path)
             except RefusedError as error:
                 raise located(error, op) from None
         return block.terminator
 
-    def _op(self, op: Op, environment: Environment, path: tuple[Cond, ...], note: bool) -> None:
+    def _op(self, op: Op, environment: Environment, path: Path | None) -> None:
         operands = tuple(environment[value.number] for value in op.operands)
         if op.name == "scf.for":
-            self._for(op, environment, path, note)
+            results = self._for(op, environment, path)
         elif op.name == "scf.if":
-            self._if(op, environment, path, note)
+            results = self._if(op, operands[0].cond(()), environment, path)
         elif op.name in ("tt.store", "tt.load", "tt.descriptor_load", "tt.descriptor_store"):
-            self._memory(op, operands, environment, path, note)
+            results = self._memory(op, operands, path)
         elif op.name == "tt.split":
-            for half, value in enumerate(op.results):
-                place = integer(half)
-                environment[value.number] = Tensor(value.type, lambda p, h=place: operands[0][(*p, h)])  # type: ignore[misc]
+            results = [partial(meanings.half_of, operands[0], half) for half in range(2)]
         else:
-            lane = self._lane(op, operands)
-            result = Tensor(op.result.type, lane)
-            environment[op.result.number] = result
-            if note:
-                self._note(op, operands, result, path)
+            results = [self._lane(op, operands)]
+        for value, lane in zip(op.results, results, strict=True):
+            environment[value.number] = Tensor(value.type, lane)
+            if path is not None:
+                self._note(op, operands, environment[value.number], path)
 
     # ------------------------------------------------------------ single lanes
 
-    def _lane(self, op: Op, operands: tuple[Tensor, ...]) -> Callable[[Index], Lane]:
+    def _lane(self, op: Op, operands: tuple[Tensor, ...]) -> LaneOf:
         """How a lane of the result comes from lanes of the operands."""
         name, type_ = op.name, op.result.type
         if name == "arith.constant":
@@ -286,85 +259,46 @@ class Machine:
             return lambda _: self.extents[op.word("axis")]
         if name == "tt.make_range":
             return lambda place: place[0] + op.integer("start")
-        if name in MOVES:
-            return moved(op, operands[0])
+        if name in meanings.MOVES:
+            return meanings.moved(op, operands[0])
         if name == "tt.join":
-            pair = operands
-            return lambda place: joined(pair, place)
+            return partial(meanings.joined, operands)
         if name == "tt.addptr":
-            base, offset = operands
-            return lambda place: advanced(base.pointer(place), offset.int(place))
+            return lambda place: operands[0].pointer(place).advanced(operands[1].int(place))
         if name == "tt.dot":
-            return dot(op, *operands)
+            left, right, start = operands
+            return partial(meanings.dot, op, left, right, start)
         if name == "tt.reduce":
-            return self._reduce(op, operands[0])
+            return partial(self._reduce, op, operands[0], _combining(op))
         if name == "tt.scan":
             return self._prefix_sums(op, operands[0])
-        return lambda place: self._elementwise(op, operands, place)
+        return partial(_elementwise, op, operands)
 
-    def _elementwise(self, op: Op, operands: tuple[Tensor, ...], place: Index) -> Lane:
-        name, type_ = op.name, op.result.type
-        lanes = tuple(operand[place if operand.type.shape else ()] for operand in operands)
-        if name == "arith.select":
-            return selected(op, lanes, type_)
-        if name == "arith.cmpf":
-            left, right = (as_term(lane, operands[0].type.element) for lane in lanes)
-            return Test(op.word("predicate"), left, right, op)
-        if name == "arith.cmpi":
-            return integer_test(op, lanes, operands[0].type.element)
-        if type_.is_boolean:
-            return logic(op, lanes)
-        if all(isinstance(lane, Int) for lane in lanes) and (name in INTEGERS or name == "tt.mulhiui"):
-            return self._integer(op, lanes)
-        if (name in EXACT_CASTS and isinstance(lanes[0], Int)) or (name in BITCASTS and type_ == operands[0].type):
-            return lanes[0]
-        if name == "arith.extui" and isinstance(lanes[0], Cond):
-            return choose(lanes[0], 1, 0)
-        if name == "arith.extui" and isinstance(lanes[0], Test | Joined):
-            return Truth(lanes[0], element=type_.element, op=op)
-        terms = tuple(as_term(lane, operand.type.element) for lane, operand in zip(lanes, operands, strict=True))
-        spelled = op.word("symbol") if name == "tt.extern_elementwise" else name.partition(".")[2]
-        if operands[0].type.element != type_.element and type_.is_integer:
-            spelled = f"{spelled}:{type_.element}"
-        return Apply(spelled, terms, element=type_.element, op=op)
-
-    def _integer(self, op: Op, lanes: tuple[Lane, ...]) -> Int:
-        x, y = lanes
-        assert isinstance(x, Int)
-        assert isinstance(y, Int)
-        if op.name == "tt.mulhiui":
-            return upper_half(x, y, 1 << INTEGER_WIDTHS[op.result.type.element])
-        return INTEGERS[op.name](x, y)
-
-    def _reduce(self, op: Op, operand: Tensor) -> Callable[[Index], Lane]:
-        axis, name, type_ = op.integer("axis"), _combining(op), operand.type
+    def _reduce(self, op: Op, operand: Tensor, name: str, place: Index) -> Lane:
+        axis, type_ = op.integer("axis"), operand.type
         length = type_.shape[axis]
 
-        def lane(place: Index) -> Lane:
-            def body(k: Int) -> Lane:
-                return operand[(*place[:axis], k, *place[axis:])]
+        def at(k: Int) -> Index:
+            return (*place[:axis], k, *place[axis:])
 
-            if length == 1:
-                return body(_ZERO)
-            if type_.is_integer and isinstance(body(self.prover.ranged("lane", length)), Int):
-                exact = partial(_line, operand, place[:axis], place[axis:])
-                if name == "addi" and self.sum_of:
-                    return self.sum_of(length, exact)(integer(length))
-                return self._extreme(name, length, exact)
-            return Reduce(name, length, lambda k: as_term(body(k), type_.element), element=type_.element, op=op)
+        def exact(k: Int) -> Int:
+            return operand.int(at(k))
 
-        return lane
-
-    def _extreme(self, name: str, length: int, body: Callable[[Int], Int]) -> Int:
-        """The largest or smallest of exact integers: bounded by the first and the last, and equal to one of them."""
+        if length == 1:
+            return operand[at(_ZERO)]
+        if not type_.is_integer or not isinstance(operand[at(self.prover.ranged("lane", length))], Int):
+            return Reduce(name, length, lambda k: operand.term(at(k)), element=type_.element, op=op)
+        if name == "addi" and self.sum_of:
+            return self.sum_of(length, exact)(integer(length))
         if name not in ("maxsi", "minsi"):
             raise RefusedError(f"a reduction of integers by {name} is not understood")
+        # The largest or smallest: bounded by the first and the last, and equal to one of them.
         found, witness = self.prover.fresh("extreme"), self.prover.ranged("witness", length)
-        at_least = (lambda k: found >= body(k)) if name == "maxsi" else (lambda k: found <= body(k))
-        self.prover.state(found, at_least(_ZERO), at_least(integer(length - 1)), equal(found, body(witness)))
+        bounds = [found >= exact(k) if name == "maxsi" else found <= exact(k) for k in (_ZERO, integer(length - 1))]
+        self.prover.state(found, *bounds, equal(found, exact(witness)))
         return found
 
-    def _prefix_sums(self, op: Op, operand: Tensor) -> Callable[[Index], Lane]:
+    def _prefix_sums(self, op: Op, operand: Tensor) -> LaneOf:
         """Of each lane, the sum of words or integers up to it."""
         axis, name, type_ = op.integer("axis"), _combining(op), op.result.type
         if name != "addi" or op.integer("reverse") or type_.is_boolean:
@@ -373,118 +307,138 @@ class Machine:
 
         def lane(place: Index) -> Lane:
             before, after = place[:axis], place[axis + 1 :]
-            if self.sum_of and isinstance(operand[place], Int):
-                if (*before, *after) not in sums:
-                    exact = partial(_line, operand, before, after)
-                    sums[(*before, *after)] = self.sum_of(type_.shape[axis], exact)
-                return sums[(*before, *after)](place[axis] + 1)
-            return Sum(place[axis] + 1, lambda k: operand.term((*before, k, *after)), element=type_.element, op=op)
+
+            def at(k: Int) -> Index:
+                return (*before, k, *after)
+
+            if not self.sum_of or not isinstance(operand[place], Int):
+                return Sum(place[axis] + 1, lambda k: operand.term(at(k)), element=type_.element, op=op)
+            if (*before, *after) not in sums:
+                sums[(*before, *after)] = self.sum_of(type_.shape[axis], lambda k: operand.int(at(k)))
+            return sums[(*before, *after)](place[axis] + 1)
 
         return lane
 
     # ------------------------------------------------------------ what must hold
 
-    def _note(self, op: Op, operands: tuple[Tensor, ...], result: Tensor, path: tuple[Cond, ...]) -> None:
+    def _note(self, op: Op, operands: tuple[Tensor, ...], result: Tensor, path: Path) -> None:
+        """Take down what must hold for an operation on integers to be exact."""
         type_ = result.type
-        if not type_.is_integer or type_.is_boolean or type_.kind is not type_.kind.NUMBER:
+        if not type_.is_integer or type_.is_boolean:
             return
+        width = INTEGER_WIDTHS[type_.element]
+        half = 1 << (width - 1)
 
-        def take(holds: Callable[[Index], Cond]) -> None:
-            self.steps.append(Step(op, type_.shape, holds, path))
+        def fits(place: Index) -> Cond:
+            value = result[place]
+            return conj(value >= -half, value < half) if isinstance(value, Int) else TRUE
 
-        if op.name in INTEGERS or op.name in ("arith.trunci", "tt.reduce", "tt.scan", "tt.mulhiui"):
-            half = 1 << (INTEGER_WIDTHS[type_.element] - 1)
+        def positive(place: Index) -> Cond:
+            value = operands[0][place]
+            return value >= 0 if isinstance(value, Int) else TRUE
 
-            def fits(place: Index) -> Cond:
-                value = result[place]
-                return conj(value >= -half, value < half) if isinstance(value, Int) else TRUE
+        def divides(place: Index) -> Cond:
+            return conj(operands[0].int(place) >= 0, operands[1].int(place) > 0)
 
-            take(fits)
-        if op.name in DIVISIONS:
-            take(lambda place: conj(operands[0].int(place) >= 0, operands[1].int(place) > 0))
-        if op.name == "arith.extui" and not operands[0].type.is_boolean:
-            take(lambda place: lane >= 0 if isinstance(lane := operands[0][place], Int) else TRUE)
-        if op.name in SHIFTS:
-            width = INTEGER_WIDTHS[type_.element]
-            take(lambda place: conj(operands[1].int(place) >= 0, operands[1].int(place) < width))
+        def shifts(place: Index) -> Cond:
+            return conj(operands[1].int(place) >= 0, operands[1].int(place) < width)
+
+        for names, holds in (
+            (meanings.EXACT, fits),
+            ({"arith.extui"}, positive),
+            (meanings.DIVISIONS, divides),
+            (meanings.SHIFTS, shifts),
+        ):
+            if op.name in names:
+                self.steps.append(Step(op, type_.shape, holds, path))
 
     # ------------------------------------------------------------ memory
 
-    def _memory(
-        self,
-        op: Op,
-        operands: tuple[Tensor, ...],
-        environment: Environment,
-        path: tuple[Cond, ...],
-        note: bool,
-    ) -> None:
-        stores = op.name in ("tt.store", "tt.descriptor_store")
-        access: Access
+    def _memory(self, op: Op, operands: tuple[Tensor, ...], path: Path | None) -> list[LaneOf]:
+        first, *rest = operands
+        index = None
         if op.name.startswith("tt.descriptor"):
-            described = operands[0][()]
+            described = first[()]
             assert isinstance(described, Described)
-            block = BlockOf(described, operands[1:-1] if stores else operands[1:])
-            value, shape = (operands[-1] if stores else None), op.operands[0].type.shape
-            access = Access(op, shape, block.pointer, block.mask, path, self._iterations, value, block.index)
+            value = rest.pop() if op.name == "tt.descriptor_store" else None
+            block = meanings.BlockOf(described, tuple(rest))
+            pointer, mask, index = block.pointer, block.mask, block.index
         else:
-            masks = operands[2:] if stores else operands[1:2]
-            value, shape = (operands[1] if stores else None), operands[0].type.shape
-            mask = masks[0].cond if masks else always
-            access = Access(op, shape, operands[0].pointer, mask, path, self._iterations, value)
-        if note:
-            self.accesses.append(access)
-        if stores:
-            return
-        type_ = op.result.type
-        if op.name.startswith("tt.descriptor"):
-            zero = Constant(0, element=type_.element, op=op)
-            other: Callable[[Index], Lane] = constantly(zero)
-        else:
-            other = operands[2].__getitem__ if len(operands) > 2 else self._undefined(op)
-        environment[op.result.number] = Tensor(
-            type_, lambda place: loaded(op, access.pointer(place), access.mask(place), other, place, self.words)
-        )
+            value = rest.pop(0) if op.name == "tt.store" else None
+            pointer, mask = first.pointer, rest[0].cond if rest else meanings.always
+        if path is not None:
+            shape = op.operands[0].type.shape
+            self.accesses.append(Access(op, shape, pointer, mask, path, self._iterations, value, index))
+        if value is not None:
+            return []
+        given = rest[1].__getitem__ if index is None and len(rest) > 1 else partial(self._not_given, op)
+        return [lambda place: meanings.loaded(op, pointer(place), mask(place), given, place, self.words)]
 
-    def _undefined(self, op: Op) -> Callable[[Index], Lane]:
-        """What a masked load yields without a value for masked lanes: nothing that anything is equal to."""
-        type_ = op.result.type
-        if type_.is_integer:
-            return lambda _: self.prover.fresh("undefined")
-        return lambda _: Argument(f"undefined at {op.location}", element=type_.element, op=op)
+    def _not_given(self, op: Op, _: Index) -> Lane:
+        """What a load yields where it reads nothing and no value is given: by itself, what nothing is equal to."""
+        element = op.result.type.element
+        if op.name == "tt.descriptor_load":
+            return Constant(0, element=element, op=op)
+        if op.result.type.is_integer:
+            return self.prover.fresh("undefined")
+        return Argument(f"undefined at {op.location}", element=element, op=op)
 
     # ------------------------------------------------------------ control
 
-    def _for(self, op: Op, environment: Environment, path: tuple[Cond, ...], note: bool) -> None:
-        loop = Loop(self, op, environment, path)
-        for cell, value in enumerate(op.results):
-            environment[value.number] = Tensor(value.type, _result(loop, cell, value.type))
-        if note:
+    def _for(self, op: Op, environment: Environment, path: Path | None) -> list[LaneOf]:
+        loop = Loop(self, op, environment)
+        if path is not None:
             number, index, takes_place = loop.iteration()
-            variable = op.regions[0].arguments[0].type
-            half = 1 << (INTEGER_WIDTHS[variable.element] - 1)
+            half = 1 << (INTEGER_WIDTHS[op.operands[0].type.element] - 1)
+            inside = (*path, takes_place)
             # The variable is advanced once more after the last iteration.
-            self.steps.append(Step(op, (), lambda _: index + loop.step < half, (*path, takes_place)))
+            self.steps.append(Step(op, (), lambda _: index + loop.step < half, inside))
             outer, self._iterations = self._iterations, (*self._iterations, (number, index))
-            loop.body(index, True, (*path, takes_place))
+            loop.body(index, inside)
             self._iterations = outer
+        return [partial(loop.result, cell) for cell in range(len(op.results))]
 
-    def _if(self, op: Op, environment: Environment, path: tuple[Cond, ...], note: bool) -> None:
-        test = environment[op.operands[0].number].cond(())
+    def _if(self, op: Op, test: Cond, environment: Environment, path: Path | None) -> list[LaneOf]:
         sides = []
         for block, one in zip(op.regions, (test, neg(test)), strict=True):
             inner = dict(environment)
-            last = self.block(block, inner, (*path, one), note)
+            last = self.block(block, inner, None if path is None else (*path, one))
             sides.append([inner[value.number] for value in last.operands])
-        for value, yes, no in zip(op.results, *sides, strict=True):
-            environment[value.number] = Tensor(
-                value.type,
-                lambda p, y=yes, n=no, t=value.type: selected(op, (test, y[p], n[p]), t),  # type: ignore[misc]
-            )
+        return [partial(_either, op, test, yes, no) for yes, no in zip(*sides, strict=True)]
 
 
-def _line(operand: Tensor, before: Index, after: Index, lane: Int) -> Int:
-    """A lane along one axis."""
-    return operand.int((*before, lane, *after))
+def _either(op: Op, test: Cond, yes: Tensor, no: Tensor, place: Index) -> Lane:
+    return meanings.selected(op, (test, yes[place], no[place]), yes.type)
+
+
+def _elementwise(op: Op, operands: tuple[Tensor, ...], place: Index) -> Lane:
+    """One operation on the lanes of one place."""
+    name, type_, source = op.name, op.result.type, operands[0].type.element
+    lanes = tuple(operand[place if operand.type.shape else ()] for operand in operands)
+    if name == "arith.select":
+        return meanings.selected(op, lanes, type_)
+    if name in ("arith.cmpf", "arith.cmpi"):
+        return meanings.compared(op, lanes, source)
+    if type_.is_boolean:
+        return meanings.logic(op, lanes)
+    match lanes:
+        case (Int() as x, Int() as y) if name in meanings.INTEGERS:
+            return meanings.INTEGERS[name](x, y)
+        case (Int() as x, Int() as y) if name == "tt.mulhiui":
+            return meanings.upper_half(x, y, 1 << INTEGER_WIDTHS[source])
+        case (Int() as x,) if name in meanings.EXACT_CASTS:
+            return x
+        case (Cond() as x,) if name == "arith.extui":
+            return choose(x, 1, 0)
+        case (Test() | Joined() as x,) if name == "arith.extui":
+            return Truth(x, element=type_.element, op=op)
+        case (x,) if name in meanings.BITCASTS and type_ == operands[0].type:
+            return x
+    terms = tuple(as_term(lane, operand.type.element) for lane, operand in zip(lanes, operands, strict=True))
+    spelled = op.word("symbol") if name == "tt.extern_elementwise" else name.partition(".")[2]
+    if source != type_.element and type_.is_integer:
+        spelled = f"{spelled}:{type_.element}"
+    return Apply(spelled, terms, element=type_.element, op=op)
 
 
 def _combining(op: Op) -> str:
@@ -499,12 +453,3 @@ def _combining(op: Op) -> str:
 
 def _of_descriptor(_: Index) -> Lane:
     raise RefusedError("a descriptor's own shape or strides are used, which is not understood")
-
-
-def _result(loop: Loop, cell: int, type_: Type) -> Callable[[Index], Lane]:
-    def lane(place: Index) -> Lane:
-        if not (type_.is_float or (type_.is_integer and loop.move(cell, place) is None)):
-            raise RefusedError("what a loop leaves of an integer, a condition or a pointer is not understood")
-        return Result(loop, cell, place, element=type_.element, op=loop.op)
-
-    return lane

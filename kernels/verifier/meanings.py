@@ -22,7 +22,7 @@ from vosti.kernels.verifier.integers import (
     neg,
 )
 from vosti.kernels.verifier.ir import INTEGER_WIDTHS, Op, Type
-from vosti.kernels.verifier.tensors import Described, Lane, Pointer, Tensor, as_term, flat
+from vosti.kernels.verifier.tensors import Described, Lane, LaneOf, Pointer, Tensor, as_term, flat
 from vosti.kernels.verifier.terms import Chain, Index, Joined, Load, Select, Test
 
 INTEGERS: Mapping[str, Callable[[Int, Int], Int]] = {
@@ -36,6 +36,9 @@ INTEGERS: Mapping[str, Callable[[Int, Int], Int]] = {
     "arith.remsi": lambda x, y: x % y,
     "arith.remui": lambda x, y: x % y,
 }
+EXACT = INTEGERS.keys() | {"arith.trunci", "tt.mulhiui", "tt.reduce", "tt.scan"}
+"""What yields an integer that must fit its type."""
+
 DIVISIONS = frozenset({"arith.divsi", "arith.divui", "arith.remsi", "arith.remui"})
 _PREDICATES: Mapping[str, Callable[[Int, Int], Cond]] = {
     "eq": equal,
@@ -73,17 +76,12 @@ class BlockOf:
         return conj(*(conj(i >= 0, i < n) for i, n in pairs))
 
 
-def always(_: Index) -> Cond:
+def always(place: Index) -> Cond:
     """A mask that lets everything through."""
     return TRUE
 
 
-def constantly(lane: Lane) -> Callable[[Index], Lane]:
-    """The same in every lane."""
-    return lambda _: lane
-
-
-def moved(op: Op, operand: Tensor) -> Callable[[Index], Lane]:
+def moved(op: Op, operand: Tensor) -> LaneOf:
     """The same lanes in another shape."""
     source, target = operand.type.shape, op.result.type.shape
     if op.name == "tt.splat":
@@ -117,29 +115,18 @@ def joined(pair: tuple[Tensor, ...], place: Index) -> Lane:
     return pair[last][place[:-1]]
 
 
-def advanced(pointer: Pointer, offset: Int) -> Pointer:
-    """A pointer moved."""
-    return Pointer(pointer.buffer, pointer.offset + offset)
+def half_of(whole: Tensor, half: int, place: Index) -> Lane:
+    """A lane of one of the two tensors that are joined."""
+    return whole[(*place, integer(half))]
 
 
-def dot(op: Op, left: Tensor, right: Tensor, start: Tensor) -> Callable[[Index], Lane]:
+def dot(op: Op, left: Tensor, right: Tensor, start: Tensor, place: Index) -> Lane:
     """A chain for each lane."""
-    length = integer(left.type.shape[1])
-    elements = left.type.element, right.type.element, start.type.element
-
-    def lane(place: Index) -> Lane:
-        i, j = place
-        return Chain(
-            length,
-            lambda k: left.term((i, k)),
-            lambda k: right.term((k, j)),
-            start.term(place),
-            elements,
-            element=start.type.element,
-            op=op,
-        )
-
-    return lane
+    i, j = place
+    length, element = integer(left.type.shape[1]), start.type.element
+    elements = left.type.element, right.type.element, element
+    factors = (lambda k: left.term((i, k))), (lambda k: right.term((k, j)))
+    return Chain(length, *factors, start.term(place), elements, element=element, op=op)
 
 
 def upper_half(x: Int, y: Int, values: int) -> Int:
@@ -164,31 +151,31 @@ def selected(op: Op, lanes: tuple[Lane, ...], type_: Type) -> Lane:
     return Select(test, as_term(yes, type_.element), as_term(no, type_.element), element=type_.element, op=op)
 
 
-def integer_test(op: Op, lanes: tuple[Lane, ...], element: str) -> Lane:
-    """A comparison of integers."""
+def compared(op: Op, lanes: tuple[Lane, ...], element: str) -> Lane:
+    """A comparison."""
     x, y = lanes
     predicate = op.word("predicate")
-    if isinstance(x, Int) and isinstance(y, Int):
-        if predicate not in _PREDICATES:
-            raise RefusedError(f"an unsigned comparison ({predicate}) is not understood")
-        return _PREDICATES[predicate](x, y)
-    return Test(predicate, as_term(x, element), as_term(y, element), op)
+    if not (isinstance(x, Int) and isinstance(y, Int)):
+        return Test(predicate, as_term(x, element), as_term(y, element), op)
+    if predicate not in _PREDICATES:
+        raise RefusedError(f"an unsigned comparison ({predicate}) is not understood")
+    return _PREDICATES[predicate](x, y)
 
 
 def logic(op: Op, lanes: tuple[Lane, ...]) -> Lane:
     """And, or, exclusive or of conditions."""
     name = {"arith.andi": "and", "arith.ori": "or", "arith.xori": "xor"}.get(op.name)
-    if name is None or not all(isinstance(lane, Cond | Test | Joined) for lane in lanes):
-        raise RefusedError("a condition is made in a way that is not understood")
-    x, y = lanes
-    if isinstance(x, Cond) and isinstance(y, Cond):
-        return {"and": conj(x, y), "or": disj(x, y), "xor": disj(conj(x, neg(y)), conj(neg(x), y))}[name]
-    if name == "xor":
-        raise RefusedError("an exclusive or depends on a floating-point number")
-    return Joined(name, (x, y))  # type: ignore[arg-type]
+    match lanes:
+        case (Cond() as x, Cond() as y) if name:
+            return {"and": conj(x, y), "or": disj(x, y), "xor": disj(conj(x, neg(y)), conj(neg(x), y))}[name]
+        case (Cond() | Test() | Joined() as x, Cond() | Test() | Joined() as y) if name in ("and", "or"):
+            return Joined(name, (x, y))
+        case (Cond() | Test() | Joined(), Cond() | Test() | Joined()) if name:
+            raise RefusedError("an exclusive or depends on a floating-point number")
+    raise RefusedError("a condition is made in a way that is not understood")
 
 
-def loaded(op: Op, pointer: Pointer, mask: Cond, other: Callable[[Index], Lane], place: Index, words: Set[str]) -> Lane:
+def loaded(op: Op, pointer: Pointer, mask: Cond, other: LaneOf, place: Index, words: Set[str]) -> Lane:
     """What a load yields: an element of a buffer, which may be one of words, or the other value where it is masked."""
     type_ = op.result.type
     value: Lane

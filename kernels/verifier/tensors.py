@@ -19,6 +19,10 @@ class Pointer:
     buffer: str
     offset: Int
 
+    def advanced(self, count: Int) -> Pointer:
+        """As many elements further."""
+        return Pointer(self.buffer, self.offset + count)
+
 
 @dataclass(frozen=True)
 class Described:
@@ -30,11 +34,13 @@ class Described:
 
 Lane: TypeAlias = Int | Cond | Test | Joined | Term | Pointer | Described
 
+LaneOf: TypeAlias = Callable[[Index], Lane]
+
 
 class Tensor:
     """A value of the kernel. Its lanes are made when they are asked for, once."""
 
-    def __init__(self, type_: Type, lane: Callable[[Index], Lane]) -> None:
+    def __init__(self, type_: Type, lane: LaneOf) -> None:
         self.type = type_
         self._lane = lane
         self._known: dict[Index, Lane] = {}
