@@ -21,6 +21,11 @@ def entered(prover: Prover, fold: Fold, context: Context) -> tuple[Int, Context]
     return index, context.given(index < fold.high)
 
 
+def iterations(fold: Fold, index: Int) -> tuple[Int, Int]:
+    """The number of the iteration with this index, and how many there are."""
+    return (index - fold.low) // fold.step, (fold.high - fold.low + fold.step - 1) // fold.step
+
+
 def same_cell(cell: State | Result, fold: Fold, number: int, place: Index, context: Context) -> bool:
     """Whether it is that cell of that loop."""
     if cell.fold is not fold or cell.cell != number:
@@ -45,8 +50,7 @@ class Alignment:
         self.pairs: dict[tuple[int, int, Index], tuple[int, Index]] = {}
         """Of each cell of a part that was shown, or is being shown, the program's cell."""
 
-        self._inside: dict[int, tuple[Int, Context]] = {}
-        self._outside: dict[int, list[tuple[Int, Context]]] = {}
+        self._iterations: dict[int, tuple[Int, Context, tuple[Context, ...]]] = {}
         if kernel.fold is program.fold:
             return
         start = matcher.head(self.program.initial(program.cell, program.place), context)
@@ -56,13 +60,10 @@ class Alignment:
             before = matcher.head(before.fold.initial(before.cell, before.place), context)
         self._check_ranges()
 
-    def concerns(self, kernel: Fold, program: Fold) -> bool:
-        """Whether a loop of the kernel is one of the parts, and the other one the program's loop."""
-        return program is self.program and any(kernel is part for part in self.parts)
-
-    def ends_with(self, kernel: Fold, program: Fold) -> bool:
-        """Whether a loop of the kernel is the last of the parts, and the other one the program's loop."""
-        return program is self.program and kernel is self.parts[0]
+    def concerns(self, kernel: State | Result, program: State | Result) -> bool:
+        """Whether the cells are of a part and the program's loop; after the last iteration, of the last part."""
+        parts = self.parts if isinstance(kernel, State) else self.parts[:1]
+        return program.fold is self.program and any(kernel.fold is part for part in parts)
 
     def _check_ranges(self) -> None:
         """The parts are adjacent, and together cover the program's range."""
@@ -95,26 +96,17 @@ class Alignment:
     def _error(self, part: Fold, text: str) -> RefusedError:
         return located(RefusedError(text), part.op) if part.op else RefusedError(text)
 
-    def _iteration(self, number: int) -> tuple[Int, Context]:
-        """An arbitrary iteration of a part, within the program's range."""
-        if number not in self._inside:
+    def _iteration(self, number: int) -> tuple[Int, Context, tuple[Context, ...]]:
+        """An arbitrary iteration of a part, within the program's range; and before or after it, if there is such."""
+        if number not in self._iterations:
             part, program = self.parts[number], self.program
-            index, context = entered(self._matcher.prover, part, self.context)
+            index, inside = entered(self._matcher.prover, part, self.context)
+            outside: tuple[Context, ...] = ()
             if part is not program:
-                context = context.given(program.low <= index, index < program.high)
-            self._inside[number] = index, context
-        return self._inside[number]
-
-    def _extra(self, number: int) -> list[tuple[Int, Context]]:
-        """Arbitrary iterations of a part before and after the program's range, as far as there can be any."""
-        part, program = self.parts[number], self.program
-        if part is program:
-            return []
-        if number not in self._outside:
-            index, context = entered(self._matcher.prover, part, self.context)
-            cases = [context.given(index < program.low), context.given(index >= program.high)]
-            self._outside[number] = [(index, case) for case in cases if not case.contradictory]
-        return self._outside[number]
+                outside = inside.given(index < program.low), inside.given(index >= program.high)
+                inside = inside.given(program.low <= index, index < program.high)
+            self._iterations[number] = index, inside, tuple(one for one in outside if not one.contradictory)
+        return self._iterations[number]
 
     def require(self, fold: Fold, cell: int, place: Index, program_cell: int, program_place: Index) -> None:
         """Show that a cell of a part is a cell of the program's loop, at every index."""
@@ -137,19 +129,16 @@ class Alignment:
             self.require(earlier.fold, earlier.cell, earlier.place, program_cell, program_place)
         else:
             matcher.match(before, self.program.initial(program_cell, program_place), self.context)
-        for index, outside in self._extra(number):
-            if not matcher.keeps(fold, cell, place, index, outside):
-                after = matcher.head(fold.after(cell, place, index), outside)
-                raise MismatchError(
-                    f"An iteration of loop {fold.name} that the row program leaves out changes cell {cell}.",
-                    after,
-                    after,
-                )
-            matcher.use(rules.IDENTITY)
-        index, inside = self._iteration(number)
-        other = {the_symbol((index - fold.low) // fold.step): integer(0)}
+        index, inside, outside = self._iteration(number)
+        other = {the_symbol(iterations(fold, index)[0]): integer(0)}
         if any(substituted(one, other) is not one for one in (*place, *program_place)):
             raise MismatchError(f"Cell {cell} of loop {fold.name} is read at a place that changes with the iteration.")
+        for context in outside:
+            if not matcher.keeps(fold, cell, place, index, context):
+                after = matcher.head(fold.after(cell, place, index), context)
+                claim = f"An iteration of loop {fold.name} that the row program leaves out changes cell {cell}."
+                raise MismatchError(claim, after, after)
+            matcher.use(rules.IDENTITY)
         if not inside.contradictory:
             after = self.program.after(program_cell, program_place, index)
             matcher.match(fold.after(cell, place, index), after, inside)

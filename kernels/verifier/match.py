@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 
 from vosti.kernels.verifier import rules
 from vosti.kernels.verifier.errors import RefusedError, place_of
 from vosti.kernels.verifier.integers import Cond, Int, condition, equal, integer, neg
 from vosti.kernels.verifier.ir import Op
-from vosti.kernels.verifier.loops import Alignment, entered, same_cell
+from vosti.kernels.verifier.loops import Alignment, entered, iterations, same_cell
 from vosti.kernels.verifier.queries import Context, Prover
 from vosti.kernels.verifier.rules import Rule
 from vosti.kernels.verifier.sums import match_sums, of_words
@@ -79,8 +79,8 @@ class Matcher:
         self.handed = handed or {}
         self.used: Counter[str] = Counter()
         self._alignments: list[Alignment] = []
-        self._heads: dict[tuple[Term, Context], Term] = {}
-        self._collapsed: dict[tuple[Term, Context], Term] = {}
+        self.head: Callable[[Term, Context], Term] = cache(self._head)
+        self.collapsed: Callable[[Term, Context], Term] = cache(self._collapse)
         self._matched: set[tuple[Term, Term, Context]] = set()
         self._truths: dict[Test, Cond] = {}
         """Of comparisons that were assumed, or their opposite, in some context: the symbol that stands for each."""
@@ -91,14 +91,8 @@ class Matcher:
 
     # ------------------------------------------------------------ heads
 
-    def head(self, term: Term, context: Context) -> Term:
-        """The same number, with every choice taken that the context decides, down to an operation."""
-        key = term, context
-        if key not in self._heads:
-            self._heads[key] = self._head(term, context)
-        return self._heads[key]
-
     def _head(self, term: Term, context: Context) -> Term:
+        """The same number, with every choice taken that the context decides, down to an operation."""
         while isinstance(term, Select):
             decided = self.decide(term.condition, context)
             if decided is None:
@@ -138,14 +132,8 @@ class Matcher:
             return rules.COMPARISONS[one.predicate](number(left), number(right))
         return None
 
-    def collapsed(self, term: Term, context: Context) -> Term:
-        """The same number; a loop that leaves a cell alone is what the cell started from."""
-        key = term, context
-        if key not in self._collapsed:
-            self._collapsed[key] = self._collapse(term, context)
-        return self._collapsed[key]
-
     def _collapse(self, term: Term, context: Context) -> Term:
+        """The same number; a loop that leaves a cell alone is what the cell started from."""
         term = self.head(term, context)
         while isinstance(term, Result):
             index, inside = entered(self.prover, term.fold, context)
@@ -178,11 +166,7 @@ class Matcher:
             return
         k, c = self.head(kernel, context), self.head(program, context)
         try:
-            for one in (c, k):
-                if isinstance(one, Select) and isinstance(one.condition, Cond):
-                    self.split(one.condition, context, lambda inner: self.match(k, c, inner))
-                    break
-            else:
+            if not any(self.cases(one, context, partial(self.match, k, c)) for one in (c, k)):
                 self._match(k, c, context)
         except MismatchError as error:
             error.used_by(k.op)
@@ -209,57 +193,71 @@ class Matcher:
             if not inner.contradictory:
                 then(inner)
 
-    def integers(self, kernel: Int, program: Int, context: Context, claim: str) -> None:
+    def proved(self, goal: Cond, claim: str, context: Context, kernel: Term, program: Term) -> None:
+        """Show what has to hold for two terms to be one number."""
+        try:
+            context.prove(goal, claim)
+        except RefusedError as error:
+            raise MismatchError(str(error), kernel, program) from None
+
+    def integers(self, left: Int, right: Int, claim: str, context: Context, kernel: Term, program: Term) -> None:
         """Show that two integers are equal."""
-        left, right = context.simplified(kernel), context.simplified(program)
+        left, right = context.simplified(left), context.simplified(right)
         if left is not right:
-            context.prove(equal(left, right), claim)
+            self.proved(equal(left, right), claim, context, kernel, program)
+
+    def cases(self, term: Term, context: Context, then: Callable[[Context], None]) -> bool:
+        """Where a term is a choice by a condition on integers: both cases."""
+        if not (isinstance(term, Select) and isinstance(term.condition, Cond)):
+            return False
+        self.split(term.condition, context, then)
+        return True
 
     def _match(self, k: Term, c: Term, context: Context) -> None:
-        if isinstance(c, Said):
-            if not self.shown(k, c, context):
-                self.match(k, c.term, context)
-        elif isinstance(k, Reduce) and k.name == "maxnumf" and not isinstance(c, Reduce):
-            self._equal_lanes(k, c, context)
-        elif isinstance(k, Apply) and isinstance(c, Reduce) and (k.name, c.name, c.length) == ("addf", "addf", 2):
-            self.use(rules.TWO_LANES)
-            for lane, argument in enumerate(k.arguments):
-                self.match(argument, c.body(integer(lane)), context)
-        elif of_words(c) or (of_words(k) and isinstance(c, Whole)):
-            match_sums(self, k, c, context)
-        elif isinstance(k, Result) and isinstance(c, Chain):
-            self._loop_of_chains(k, c, context)
-        elif isinstance(k, Result | State) and isinstance(c, Result | State) and type(k) is type(c):
-            self._cells(k, c, context)
-        elif type(k) is not type(c) or k.element != c.element:
-            raise MismatchError("The kernel computes something else than the row program.", k, c)
-        else:
-            _MATCHES[type(k)](self, k, c, context)
-
-    def _constant(self, k: Constant, c: Constant, context: Context) -> None:
-        if k.bits != c.bits:
-            raise MismatchError("Two constants differ.", k, c)
-
-    def _load(self, k: Load, c: Load, context: Context) -> None:
-        if k.buffer != c.buffer:
-            raise MismatchError("The kernel reads another buffer.", k, c)
-        try:
-            self.integers(k.offset, c.offset, context, f"The kernel reads another element of {k.buffer}")
-        except RefusedError as error:
-            raise MismatchError(str(error), k, c) from None
-
-    def _argument(self, k: Argument, c: Argument, context: Context) -> None:
-        if k.name != c.name:
-            raise MismatchError("Two parameters differ.", k, c)
-
-    def _whole(self, k: Whole, c: Whole, context: Context) -> None:
-        try:
-            self.integers(k.value, c.value, context, "Two integers differ")
-        except RefusedError as error:
-            raise MismatchError(str(error), k, c) from None
-
-    def _truth(self, k: Truth, c: Truth, context: Context) -> None:
-        self._conditions(k.condition, c.condition, context, k, c)
+        match k, c:
+            case _, Said():
+                if not self.shown(k, c, context):
+                    self.match(k, c.term, context)
+            case Reduce(name="maxnumf"), _ if not isinstance(c, Reduce):
+                self._equal_lanes(k, c, context)
+            case Apply(name="addf"), Reduce(name="addf", length=2):
+                self.use(rules.TWO_LANES)
+                for lane, argument in enumerate(k.arguments):
+                    self.match(argument, c.body(integer(lane)), context)
+            case _ if of_words(c) or (of_words(k) and isinstance(c, Whole)):
+                match_sums(self, k, c, context)
+            case Result(), Chain():
+                self._loop_of_chains(k, c, context)
+            case Result(), Result():
+                self._cells(k, c, context)
+            case State(), State():
+                self._cells(k, c, context)
+            case _ if type(k) is not type(c) or k.element != c.element:
+                raise MismatchError("The kernel computes something else than the row program.", k, c)
+            case Constant(), Constant():
+                if k.bits != c.bits:
+                    raise MismatchError("Two constants differ.", k, c)
+            case Argument(), Argument():
+                if k.name != c.name:
+                    raise MismatchError("Two parameters differ.", k, c)
+            case Load(), Load():
+                if k.buffer != c.buffer:
+                    raise MismatchError("The kernel reads another buffer.", k, c)
+                self.integers(k.offset, c.offset, f"The kernel reads another element of {k.buffer}", context, k, c)
+            case Whole(), Whole():
+                self.integers(k.value, c.value, "Two integers differ", context, k, c)
+            case Truth(), Truth():
+                self._conditions(k.condition, c.condition, context, k, c)
+            case Apply(), Apply():
+                self._apply(k, c, context)
+            case Select(), Select():
+                self._select(k, c, context)
+            case Reduce(), Reduce():
+                self._reduce(k, c, context)
+            case Chain(), Chain():
+                self._chain(k, c, context)
+            case _:
+                raise AssertionError(f"{type(k)} is matched by nothing")
 
     def _apply(self, k: Apply, c: Apply, context: Context) -> None:
         if k.name != c.name or len(k.arguments) != len(c.arguments):
@@ -269,13 +267,13 @@ class Matcher:
         if k.name in rules.CONVERSIONS and k.element != "f64":
             self.use(rules.CONVERSION)
         if k.name == "exp":
-            inner, other = (self.head(one.arguments[0], context) for one in (k, c))
-            if isinstance(inner, Apply) and isinstance(other, Apply) and (inner.name, other.name) == ("subf", "negf"):
-                zero = self.head(inner.arguments[0], context)
-                if isinstance(zero, Constant) and zero.bits == 0:
-                    self.use(rules.ZERO_EXPONENT)
-                    self.match(inner.arguments[1], other.arguments[0], context)
-                    return
+            match self.head(k.arguments[0], context), self.head(c.arguments[0], context):
+                case Apply(name="subf", arguments=(zero, x)), Apply(name="negf", arguments=(y,)):
+                    zero = self.head(zero, context)
+                    if isinstance(zero, Constant) and zero.bits == 0:
+                        self.use(rules.ZERO_EXPONENT)
+                        self.match(x, y, context)
+                        return
         for left, right in zip(k.arguments, c.arguments, strict=True):
             self.match(left, right, context)
 
@@ -300,28 +298,21 @@ class Matcher:
             for left, right in zip(k.parts, c.parts, strict=True):
                 self._conditions(left, right, context, kernel, program)
         elif isinstance(k, Cond) and isinstance(c, Cond):
-            try:
-                self.split(k, context, lambda one: one.prove(c if one.holds(k) else neg(c), "Two conditions differ"))
-            except RefusedError as error:
-                raise MismatchError(str(error), kernel, program) from None
+            claim = "Two conditions differ"
+            self.split(k, context, lambda one: self.proved(c if one.holds(k) else neg(c), claim, one, kernel, program))
         else:
             raise ConditionsError("Two conditions differ.", kernel, program)
 
     def _reduce(self, k: Reduce, c: Reduce, context: Context) -> None:
+        over, other = f"{k.name} over {k.length} lanes", f"{c.name} over {c.length}"
         if (k.name, k.length) != (c.name, c.length):
-            raise MismatchError(
-                f"The kernel has {k.name} over {k.length} lanes where the row program has {c.name} over {c.length}.",
-                k,
-                c,
-            )
-        if k.name == "addf" and k.length == 2:
+            raise MismatchError(f"The kernel has {over} where the row program has {other}.", k, c)
+        if (k.name, k.length) == ("addf", 2):
             self.use(rules.TWO_LANES)
         elif k.name in _FREE:
             self.use(rules.FREE_MAXIMUM)
         else:
-            raise MismatchError(
-                f"{k.name} over {k.length} lanes has an order that depends on the layout: not in a row program.", k, c
-            )
+            raise MismatchError(f"{over} has an order that depends on the layout: not in a row program.", k, c)
         lane = self.prover.ranged("lane", k.length)
         self.match(k.body(lane), c.body(lane), context)
 
@@ -337,23 +328,16 @@ class Matcher:
         if k.elements != c.elements or k.elements[0] not in rules.CHAINED:
             raise MismatchError(f"A product of {k.elements} where the row program has one of {c.elements}.", k, c)
         self.use(rules.CHAIN)
-        self._length(k, k.length, c, context)
+        self.integers(k.length, c.length, "A chain of another length", context, k, c)
         self.match(k.start, c.start, context)
         index = self.prover.ranged("k", k.length)
         self._factors(k, c, index, index, context)
 
-    def _length(self, k: Term, length: Int, c: Chain, context: Context) -> None:
-        try:
-            self.integers(length, c.length, context, "A chain of another length")
-        except RefusedError as error:
-            raise MismatchError(str(error), k, c) from None
-
     def _loop_of_chains(self, k: Result, c: Chain, context: Context) -> None:
         """A loop, each iteration of which goes on with the product, is one chain."""
         fold = k.fold
-        times = self.prover.fresh(fold.name, 0)
-        inside = context.given(fold.low + fold.step * times < fold.high)
-        body = self.head(fold.after(k.cell, k.place, fold.low + fold.step * times), inside)
+        index, inside = entered(self.prover, fold, context)
+        body = self.head(fold.after(k.cell, k.place, index), inside)
         if not isinstance(body, Chain) or body.elements != c.elements or body.elements[0] not in rules.CHAINED:
             raise MismatchError("The loop's iterations are not products like the row program's chain.", body, c)
         length = body.length.constant
@@ -364,45 +348,47 @@ class Matcher:
             raise MismatchError("A product does not start from the sum before it.", body, c)
         self.use(rules.CHAIN)
         context.prove(fold.low <= fold.high, "A loop runs backwards")
-        self._length(body, length * ((fold.high - fold.low + fold.step - 1) // fold.step), c, context)
+        number, times = iterations(fold, index)
+        self.integers(length * times, c.length, "A chain of another length", context, body, c)
         self.match(fold.initial(k.cell, k.place), c.start, context)
-        index = self.prover.ranged("k", length)
-        self._factors(body, c, index, length * times + index, inside)
+        lane = self.prover.ranged("k", length)
+        self._factors(body, c, lane, length * number + lane, inside)
 
     def _factors(self, k: Chain, c: Chain, own: Int, place: Int, context: Context) -> None:
-        finite = c.finite(place) if c.finite else None
-        self._pair(k.left(own), k.right(own), c.left(place), c.right(place), finite, context)
-
-    def _pair(self, a: Term, b: Term, left: Term, right: Term, finite: Finite | None, context: Context) -> None:
         """One product of a chain. If both left factors are +0, the right ones need only be finite."""
-        a, left = self.head(a, context), self.head(left, context)
-        for inner in (left, a, *(_under_conversion(self, one, context) for one in (left, a))):
-            if isinstance(inner, Select) and isinstance(inner.condition, Cond):
-                self.split(inner.condition, context, lambda case: self._pair(a, b, left, right, finite, case))
+        finite = c.finite(place) if c.finite else None
+        b, right = k.right(own), c.right(place)
+
+        def product(a: Term, left: Term, context: Context) -> None:
+            a, left = self.head(a, context), self.head(left, context)
+            for inner in (left, a, *(self._under_conversion(one, context) for one in (left, a))):
+                if self.cases(inner, context, partial(product, a, left)):
+                    return
+            if all(isinstance(one, Constant) and one.bits == 0 for one in (a, left)):
+                self.use(rules.MASKED_PRODUCT)
+                for one in (b, right):
+                    self._finite(one, finite, context)
                 return
-        if all(isinstance(one, Constant) and one.bits == 0 for one in (a, left)):
-            self.use(rules.MASKED_PRODUCT)
-            for one in (b, right):
-                self._finite(one, finite, context)
-            return
-        self.match(a, left, context)
-        self.match(b, right, context)
+            self.match(a, left, context)
+            self.match(b, right, context)
+
+        product(k.left(own), c.left(place), context)
+
+    def _under_conversion(self, term: Term, context: Context) -> Term:
+        """What a conversion converts."""
+        while isinstance(term, Apply) and term.name in rules.CONVERSIONS:
+            term = self.head(term.arguments[0], context)
+        return term
 
     def _finite(self, term: Term, premise: Finite | None, context: Context) -> None:
         """Show that a factor of a masked product is finite."""
         term = self.head(term, context)
-        if isinstance(term, Select) and isinstance(term.condition, Cond):
-            self.split(term.condition, context, lambda case: self._finite(term, premise, case))
-        elif isinstance(term, Constant) and rules.finite(term):
+        if self.cases(term, context, partial(self._finite, term, premise)):
             return
-        elif isinstance(term, Load) and premise is not None and term.buffer == premise.buffer:
-            try:
-                context.prove(
-                    premise.when & equal(term.offset, premise.offset), "A masked product's factor need not be finite"
-                )
-            except RefusedError as error:
-                raise MismatchError(str(error), term, term) from None
-        else:
+        if isinstance(term, Load) and premise is not None and term.buffer == premise.buffer:
+            goal = premise.when & equal(term.offset, premise.offset)
+            self.proved(goal, "A masked product's factor need not be finite", context, term, term)
+        elif not (isinstance(term, Constant) and rules.finite(term)):
             raise MismatchError("A masked lane multiplies 0 by what is not known to be finite.", term, term)
 
     # ------------------------------------------------------------ loops
@@ -410,19 +396,14 @@ class Matcher:
     def _cells(self, k: Result | State, c: Result | State, context: Context) -> None:
         if k.fold is c.fold and same_cell(k, c.fold, c.cell, c.place, context):
             return
-        if isinstance(k, State):
-            for one in reversed(self._alignments):
-                if one.concerns(k.fold, c.fold) and context.within(one.context):
-                    one.require(k.fold, k.cell, k.place, c.cell, c.place)
-                    return
-            raise MismatchError("States of loops that do not correspond.", k, c)
-        for one in self._alignments:
-            if one.ends_with(k.fold, c.fold) and context.within(one.context):
-                one.require(k.fold, k.cell, k.place, c.cell, c.place)
-                return
-        assert isinstance(c, Result)
-        one = Alignment(self, k, c, context)
-        self._alignments.append(one)
+        for one in reversed(self._alignments):
+            if one.concerns(k, c) and context.within(one.context):
+                break
+        else:
+            if not (isinstance(k, Result) and isinstance(c, Result)):
+                raise MismatchError("States of loops that do not correspond.", k, c)
+            one = Alignment(self, k, c, context)
+            self._alignments.append(one)
         one.require(k.fold, k.cell, k.place, c.cell, c.place)
 
     def first_iteration(self, first: Term, generic: Term, context: Context) -> None:
@@ -446,23 +427,3 @@ TOTAL = 1
 
 _FOLDED = frozenset({"addf", "subf", "mulf"}) | rules.CONVERSIONS
 _FREE = frozenset({"maxnumf", "maxsi"})
-
-
-def _under_conversion(matcher: Matcher, term: Term, context: Context) -> Term:
-    """What a conversion converts."""
-    while isinstance(term, Apply) and term.name in rules.CONVERSIONS:
-        term = matcher.head(term.arguments[0], context)
-    return term
-
-
-_MATCHES: Mapping[type[Term], Callable[..., None]] = {
-    Constant: Matcher._constant,
-    Load: Matcher._load,
-    Argument: Matcher._argument,
-    Whole: Matcher._whole,
-    Truth: Matcher._truth,
-    Apply: Matcher._apply,
-    Select: Matcher._select,
-    Reduce: Matcher._reduce,
-    Chain: Matcher._chain,
-}

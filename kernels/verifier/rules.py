@@ -19,7 +19,7 @@ class Rule:
 
     name: str
     statement: str
-    probed: bool
+    probed: bool = False
     """Whether it is a fact about a GPU, to be probed on each, or one of IEEE 754 and of the row programs."""
 
 
@@ -60,9 +60,7 @@ CONVERSION = Rule(
     probed=True,
 )
 ZERO_EXPONENT = Rule(
-    "zero exponent",
-    "The exponential of +0 is that of −0, so that exp(+0 − x) is exp(−x).",
-    probed=True,
+    "zero exponent", "The exponential of +0 is that of −0, so that exp(+0 − x) is exp(−x).", probed=True
 )
 FUNCTION = Rule(
     "function",
@@ -74,30 +72,25 @@ SELECTION = Rule(
     "selection",
     "A select yields the chosen operand, to the bit, whatever the other one is, were it NaN. Within what it chooses, a "
     "further select by the very same comparison chooses alike.",
-    probed=False,
 )
 CONSTANTS = Rule(
     "constants",
     "A sum or product of two constants, and the conversion of one, is the correctly rounded result; x · 1 is x.",
-    probed=False,
 )
 IDENTITY = Rule(
     "identity",
     "An iteration that selects the old value of a cell leaves it alone, so that it may run or be left out; a loop of "
     "such iterations, or of none, yields what it started from.",
-    probed=False,
 )
 CUT = Rule(
     "cut",
     "Loops that follow one another over adjacent ranges, each starting from the result of the one before, are one loop "
     "over the whole range.",
-    probed=False,
 )
 INDUCTION = Rule(
     "induction",
     "Two loops over one range yield equal cells if the cells start equal, and equal cells before an iteration make "
     "equal cells after it.",
-    probed=False,
 )
 EMPTY_TOTAL = Rule(
     "empty total",
@@ -107,9 +100,7 @@ EMPTY_TOTAL = Rule(
     probed=True,
 )
 HANDED_OVER = Rule(
-    "handed over",
-    "An element of a buffer that an earlier launch wrote is what that launch's contract says of it.",
-    probed=False,
+    "handed over", "An element of a buffer that an earlier launch wrote is what that launch's contract says of it."
 )
 
 WRAPPING_SUM = Rule(
@@ -118,44 +109,20 @@ WRAPPING_SUM = Rule(
     "sum of words has no order: lanes, iterations of a loop that adds to a cell, and parts may be added up in any "
     "grouping, and zeros left out; a scan yields the sums up to each lane. The sum over t < T of sums over l < L of "
     "g(t, l) is the sum over m < T · L of g(m div L, m mod L).",
-    probed=False,
 )
 
 TELESCOPED = Rule(
     "telescoped sum",
     "If F(0) is 0 and each lane l is F(l + 1) − F(l), exact integers all, the sum of the lanes below n is F(n): by "
     "induction over n. A result that fits its type is right in whatever order the lanes are added modulo a power of 2.",
-    probed=False,
 )
 
 SHOWN = Rule(
     "shown",
     "What was shown of a lane of a tensor that is stored, for arbitrary lanes, holds of each of its lanes.",
-    probed=False,
 )
 
-RULES: Mapping[str, Rule] = {
-    rule.name: rule
-    for rule in (
-        CHAIN,
-        MASKED_PRODUCT,
-        FREE_MAXIMUM,
-        TWO_LANES,
-        CONVERSION,
-        ZERO_EXPONENT,
-        FUNCTION,
-        SELECTION,
-        CONSTANTS,
-        IDENTITY,
-        CUT,
-        INDUCTION,
-        EMPTY_TOTAL,
-        HANDED_OVER,
-        SHOWN,
-        TELESCOPED,
-        WRAPPING_SUM,
-    )
-}
+RULES: Mapping[str, Rule] = {rule.name: rule for rule in tuple(globals().values()) if isinstance(rule, Rule)}
 """All of them, by name."""
 
 FUNCTIONS = frozenset({"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "__nv_tanhf"})

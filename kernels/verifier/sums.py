@@ -17,7 +17,7 @@ from vosti.kernels.verifier import rules
 from vosti.kernels.verifier.errors import RefusedError
 from vosti.kernels.verifier.integers import Int, disj, integer
 from vosti.kernels.verifier.ir import INTEGER_WIDTHS
-from vosti.kernels.verifier.loops import entered, same_cell
+from vosti.kernels.verifier.loops import entered, iterations, same_cell
 from vosti.kernels.verifier.queries import Context
 from vosti.kernels.verifier.terms import Apply, Reduce, Result, State, Sum, Term, Whole
 
@@ -97,8 +97,7 @@ def _added(matcher: Matcher, one: Summand, result: Result, context: Context) -> 
     index, inside = entered(matcher.prover, fold, context)
     if inside.contradictory:
         return
-    number, times = (index - fold.low) // fold.step, (fold.high - fold.low + fold.step - 1) // fold.step
-    loops = (*one.loops, (number, times))
+    loops = (*one.loops, iterations(fold, index))
     after = fold.after(cell, place, index)
     parts = list(summands(matcher, replace(one, term=after, context=inside, loops=loops)))
     kept = [
@@ -119,17 +118,14 @@ def _match(matcher: Matcher, one: Summand, program: Term) -> None:
 
     ranges, kernel, context = (*one.loops, *one.lanes), one.term, one.context
     if not isinstance(program, Sum):
-        if ranges:
+        if ranges or isinstance(kernel, Sum):
             raise MismatchError("The kernel adds up what the row program does not.", kernel, program)
         matcher.match(kernel, program, context)
         return
     if kernel.element != program.element or not (ranges or isinstance(kernel, Sum)):
         raise MismatchError("The kernel computes something else than the row program's sum of words.", kernel, program)
     if isinstance(kernel, Sum) and not ranges:
-        try:
-            matcher.integers(kernel.length, program.length, context, "A sum of another length")
-        except RefusedError as error:
-            raise MismatchError(str(error), kernel, program) from None
+        matcher.integers(kernel.length, program.length, "A sum of another length", context, kernel, program)
         index = matcher.prover.ranged("k", program.length)
         matcher.match(kernel.body(index), program.body(index), context)
         return

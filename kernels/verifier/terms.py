@@ -10,15 +10,12 @@ that stands for an operation of a kernel knows it, for messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from vosti.kernels.verifier.integers import Cond, Int, symbol
 from vosti.kernels.verifier.ir import Op, float_value
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Index: TypeAlias = tuple[Int, ...]
 """A place in a tensor."""
@@ -222,37 +219,25 @@ def number(value: Constant) -> float:
     return float_value(value.element, value.bits)
 
 
+_SHOWN: Mapping[type[Term], Callable[[Any, Callable[[Term], str], Int], str]] = {
+    Constant: lambda term, *_: f"{number(term):g}" if term.element[0] != "i" else str(term.bits),
+    Load: lambda term, *_: f"{term.buffer}[{term.offset}]",
+    Argument: lambda term, *_: term.name,
+    Whole: lambda term, *_: str(term.value),
+    Truth: lambda term, *_: f"truth({term.condition})",
+    Apply: lambda term, inner, _: f"{term.name}({', '.join(map(inner, term.arguments))})",
+    Select: lambda term, inner, _: f"({inner(term.yes)} if {term.condition} else {inner(term.no)})",
+    Chain: lambda term, inner, k: (
+        f"chain({inner(term.start)} + Σ k < {term.length}: {inner(term.left(k))} · {inner(term.right(k))})"
+    ),
+    Reduce: lambda term, inner, k: f"{term.name} over k < {term.length} of {inner(term.body(k))}",
+    Sum: lambda term, inner, k: f"Σ k < {term.length}: {inner(term.body(k))}",
+    Said: lambda term, inner, _: inner(term.term),
+    State: lambda term, *_: f"state {term.cell} of loop {term.fold.name}",
+    Result: lambda term, *_: f"result {term.cell} of loop {term.fold.name}",
+}
+
+
 def shown(term: Term, depth: int = 6) -> str:
     """For messages: the term, down to some depth."""
-    if depth == 0:
-        return "…"
-
-    def listed(terms: Sequence[Term]) -> str:
-        return ", ".join(shown(one, depth - 1) for one in terms)
-
-    index = symbol("k")
-    if isinstance(term, Constant):
-        return f"{number(term):g}" if term.element[0] != "i" else str(term.bits)
-    if isinstance(term, Load):
-        return f"{term.buffer}[{term.offset}]"
-    if isinstance(term, Argument):
-        return term.name
-    if isinstance(term, Whole):
-        return str(term.value)
-    if isinstance(term, Truth):
-        return f"truth({term.condition})"
-    if isinstance(term, Apply):
-        return f"{term.name}({listed(term.arguments)})"
-    if isinstance(term, Select):
-        return f"({shown(term.yes, depth - 1)} if {term.condition} else {shown(term.no, depth - 1)})"
-    if isinstance(term, Chain):
-        factors = f"{shown(term.left(index), depth - 1)} · {shown(term.right(index), depth - 1)}"
-        return f"chain({shown(term.start, depth - 1)} + Σ k < {term.length}: {factors})"
-    if isinstance(term, Reduce):
-        return f"{term.name} over k < {term.length} of {shown(term.body(index), depth - 1)}"
-    if isinstance(term, Sum):
-        return f"Σ k < {term.length}: {shown(term.body(index), depth - 1)}"
-    if isinstance(term, Said):
-        return shown(term.term, depth)
-    assert isinstance(term, State | Result)
-    return f"{'state' if isinstance(term, State) else 'result'} {term.cell} of loop {term.fold.name}"
+    return _SHOWN[type(term)](term, lambda inner: shown(inner, depth - 1), symbol("k")) if depth else "…"
