@@ -100,10 +100,9 @@ def _power_of_two(width: int) -> int:
 
 
 def _extend_tile(head_dim: int) -> Tile:
-    # The page's number is loaded ahead of the page: five stages keep more than one tile of keys in flight.
-    if head_dim <= 256:
-        return make_tile(8, 5, BLOCK_R=128, BLOCK_D=min(head_dim, 128))
-    return make_tile(4, 1, BLOCK_R=32, BLOCK_D=256)
+    # The page's number is loaded ahead of the page: five stages keep more than one tile of keys in flight. With heads
+    # of 512, queries and keys leave room for one.
+    return make_tile(8, 5 if head_dim <= 256 else 1, BLOCK_R=128, BLOCK_D=min(head_dim, 128))
 
 
 def _split_tile(head_dim: int, block_r: int) -> Tile:
