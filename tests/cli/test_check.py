@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from itertools import count
 from pathlib import Path
 
@@ -27,13 +28,27 @@ SIZES = {"page_size": 4, "pages": 12, "max_seqs": 8, "token_budget": 16}
 """What `SMALL` asks for."""
 
 
+class Checked:
+    """`vosti check` of a checkpoint, once, with all that it writes."""
+
+    def __init__(self, model: str, folder: Path) -> None:
+        result, self.verdicts, self.traces = folder / "result.json", folder / "verdicts.xml", folder / "traces"
+        files = ("--json", result, "--junit", self.verdicts, "--keep", self.traces)
+        self.ended = vosti("check", model, *SMALL, *files, "--require", "hits>=2")
+        self.found = json.loads(result.read_text())
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Checked]:
+    """The check of each checkpoint."""
+    return cache(lambda model: Checked(model, tmp_path_factory.mktemp(model)))
+
+
 @pytest.mark.parametrize("model", BUNDLED)
-def test_both_checkpoints_refine(model: str, tmp_path: Path) -> None:
+def test_both_checkpoints_refine(model: str, checked: Callable[[str], Checked]) -> None:
     """The short workload exercises everything, every step refines, and every record was observed at least twice."""
-    result, verdicts, traces = tmp_path / "result.json", tmp_path / "verdicts.xml", tmp_path / "traces"
-    files = ("--json", result, "--junit", verdicts, "--keep", traces)
-    ended = vosti("check", model, *SMALL, *files, "--require", "hits>=2")
-    found = json.loads(result.read_text())
+    one = checked(model)
+    ended, found, traces = one.ended, one.found, one.traces
     exercised = found["exercised"]
 
     assert (0, "") == (ended.code, ended.err), ended.out
@@ -46,15 +61,14 @@ def test_both_checkpoints_refine(model: str, tmp_path: Path) -> None:
     assert "\n".join(page(found["audit"]["assumed"])) in ended.out
     assert as_json(PREMISES) == found["claim"]
     assert [] == [sentence for sentence in found["audit"]["assumed"] if f"- {sentence}" not in PROOF.read_text()]
-    assert '<testsuites tests="22" failures="0" errors="0">' in verdicts.read_text()
+    assert '<testsuites tests="22" failures="0" errors="0">' in one.verdicts.read_text()
     assert 11 == len(list(traces.iterdir()))
     assert 0 == vosti("audit", *traces.iterdir()).code
 
 
-def test_runs_alone_differ_in_all_that_must_not_matter(tmp_path: Path) -> None:
+def test_runs_alone_differ_in_all_that_must_not_matter(checked: Callable[[str], Checked]) -> None:
     """Each run alone has an engine of its own: other page sizes and budgets, poisoned pages, permuted."""
-    traces = tmp_path / "traces"
-    assert 0 == vosti("check", "tiny-llama3", *SMALL, "--keep", traces).code
+    traces = checked("tiny-llama3").traces
     headers = [json.loads(path.open().readline())["header"] for path in sorted(traces.glob("alone-*"))]
 
     assert {1, 4, 16, 64} == {header["page_size"] for header in headers}

@@ -12,6 +12,7 @@ import inspect
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,9 @@ class Case:
         return f"{self.path.name}:{marked[0]}" if marked else None
 
 
+@cache
 def load(path: Path) -> Case:
-    """The case of a file."""
+    """The case of a file, made once."""
     specification = importlib.util.spec_from_file_location(f"corpus_{path.parent.name}_{path.stem}", path)
     assert specification is not None
     assert specification.loader is not None
