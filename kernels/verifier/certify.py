@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
@@ -201,6 +201,11 @@ def certificates(
         kept if kept is not None else _made(store, case, binary)
         for case, binary, kept in zip(cases, binaries, found, strict=True)
     ]
+
+
+def digest_of(found: Mapping[str, Certificate]) -> str:
+    """The digest that W has of certificates, by the full name of what each is about."""
+    return hashlib.sha256("".join(encode(found[name]) for name in sorted(found)).encode()).hexdigest()
 
 
 def _usable(store: Store, case: Case, binary: Any, certified_only: bool) -> Certificate | None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("triton", reason="the kernels need Triton, which is not installed")
 
 from command_line import vosti
+from vosti.impl.backends.cuda import opening
+from vosti.impl.backends.cuda.certifier import Certifier
 from vosti.impl.backends.cuda.opening import entries_of
 from vosti.impl.bundled import find_checkpoint
+from vosti.impl.options import Certification
 from vosti.kernels.catalogue import FIXED, SAMPLER
 from vosti.kernels.tables import Entry, Table, load
 from vosti.kernels.verifier import certify as module
@@ -41,7 +46,23 @@ def test_certificates_are_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert f"3 certificates of tiny-llama3 on sm_90, by Triton {version()}, 3 of them new: {tmp_path}" in ended.out
     assert 3 == len(list((tmp_path / "kept").iterdir()))
     monkeypatch.setenv(FOLDER, str(tmp_path / "kept"))
-    assert ", 0 of them new: " in vosti("certify", "tiny-llama3").out
+    assert ", 0 of them new: " in vosti("certify", "tiny-llama3", "--json", tmp_path / "x.json").out
+    names_what_runs(json.loads((tmp_path / "x.json").read_text()), ended.out, tmp_path / "kept")
+
+
+def names_what_runs(written: dict[str, Any], printed: str, folder: Path) -> None:
+    """The digest is the one that W has, and of just those certificates that are kept."""
+    certifier = Certifier("sm_90", Certification(certified_only=True))
+    entries = opening.entries_of(find_checkpoint("tiny-llama3"), load("sm_90"))
+    certifier.require(entries)
+
+    assert certifier.described(entries)["certificates"] == written["certificates"]
+    assert printed.splitlines()[-1] == f"Their digest, in the configuration W: {written['certificates']}"
+    kept = [json.loads(path.read_text()) for path in folder.iterdir()]
+    assert {one["binding"]["cubin"] for one in kept} == {
+        one["binding"]["cubin"] for one in written["binaries"].values()
+    }
+    assert "logits" in {name.split()[0] for name in written["binaries"]}
 
 
 def version() -> str:

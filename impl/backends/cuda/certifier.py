@@ -15,8 +15,8 @@ from vosti.kernels.contract import Contract
 from vosti.kernels.errors import KernelError
 from vosti.kernels.launch import Kernel, watched
 from vosti.kernels.tables import Entry
-from vosti.kernels.verifier.binding import Certificate, encode
-from vosti.kernels.verifier.certify import certificates, default_store, full_name, launched
+from vosti.kernels.verifier.binding import Certificate
+from vosti.kernels.verifier.certify import certificates, default_store, digest_of, full_name, launched
 from vosti.kernels.workers import Workers
 
 UNVERIFIED = "unverified"
@@ -86,9 +86,8 @@ class Certifier:
             return {"certificates": UNVERIFIED, "unproved": sorted(kernels)}
         # Forms for other sizes of pages are left out: sizes of pages are no part of W.
         found = {full_name(case): case.kernel for case in launched(entries, self._architecture)}
-        text = "".join(encode(self._found[name]) for name in sorted(found))
         return {
-            "certificates": hashlib.sha256(text.encode()).hexdigest(),
+            "certificates": digest_of({name: self._found[name] for name in found}),
             "unproved": sorted(kernels - set(found.values())),
         }
 
