@@ -21,15 +21,15 @@ def kernel_premises(configuration: Mapping[str, object]) -> Iterator[Premise]:
         "floating-point instruction that the typed IR does not ask for",
     )
     yield from _of_contracts()
-    yield from _of_weights()
+    yield from _of_sampler()
 
 
 def _certified(configuration: Mapping[str, object]) -> Iterator[Premise]:
     from vosti.impl.backends.cuda.certifier import UNVERIFIED
 
     kernels = (
-        "Each kernel that a forward launches, and the one that weighs tokens, stores what its row program gives of a "
-        "row's own inputs, and nothing else"
+        "Each kernel that a forward launches, and of those that sample each that has a certificate, stores what its "
+        "row program gives of a row's own inputs, and nothing else"
     )
     if configuration["certificates"] == UNVERIFIED:
         yield Premise(f"{kernels}.", ASSUMED, "no binary has a certificate: --unsafe-unverified was asked for")
@@ -80,14 +80,19 @@ def _of_contracts() -> Iterator[Premise]:
         yield Premise(f"Launches of {names}: {'; '.join(needed)}.", carried, by)
 
 
-def _of_weights() -> Iterator[Premise]:
-    """The same of the kernel that weighs tokens, which is no part of a forward."""
-    from vosti.kernels.sample_weights import WEIGHTS
+def _of_sampler() -> Iterator[Premise]:
+    """The same of the kernels that sample and have certificates; they are no part of a forward."""
+    from vosti.kernels.catalogue import FIXED
     from vosti.proofs.forward_premises import LAUNCHER
 
     carried, by = seen_to(LAUNCHER)
-    checked = (*WEIGHTS.contract.premises, "buffers do not overlap")
-    yield Premise(f"Launches of weights: {'; '.join(checked)}.", carried, by)
+    for contract in (instance.kernel.contract for instance in FIXED):
+        checked = (*contract.premises, "buffers do not overlap")
+        yield Premise(f"Launches of {contract.kernel}: {'; '.join(checked)}.", carried, by)
+        for fact in contract.facts:
+            # A definition takes nothing for granted.
+            if not fact.kept.startswith("by definition"):
+                yield Premise(f"Launches of {contract.kernel}: {fact.holds}.", ASSUMED, fact.kept)
     yield Premise(
         "Launches of weights: best[i] is the largest of row i's logits; none is NaN; temperatures[i] > 0; "
         "0 <= min_ps[i] <= 2**20.",

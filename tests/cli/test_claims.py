@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -10,8 +11,8 @@ pytest.importorskip("triton", reason="the kernels need Triton, which is not inst
 
 from vosti.impl.cli.claims import ASSUMED, LAUNCHED, MEANING, PREMISES, PROBED, PROVED, Premise, as_json, page, premises
 from vosti.impl.cli.kernel_claims import seen_to
+from vosti.kernels.catalogue import FIXED
 from vosti.kernels.contract import Buffer
-from vosti.kernels.sample_weights import WEIGHTS
 from vosti.kernels.verifier.rules import RULES
 from vosti.proofs.forward_premises import FOLLOWED, MEMORY
 from vosti.proofs.forward_premises import premises as of_contracts
@@ -25,7 +26,7 @@ W: dict[str, Any] = {
 }
 
 
-def one(claimed: tuple[Premise, ...], begin: str) -> Premise:
+def one(claimed: Iterable[Premise], begin: str) -> Premise:
     """The only premise whose statement begins like this."""
     (found,) = (premise for premise in claimed if premise.statement.startswith(begin))
     return found
@@ -64,18 +65,20 @@ def test_every_premise_of_every_contract_is_there() -> None:
     assert all(premise.carried in MEANING for premise in claimed)
 
 
-def test_the_premises_of_weighing_are_there() -> None:
-    """Those that the launcher checks, and what is said of each buffer's contents."""
-    checked, assumed = (premise for premise in premises(W) if premise.statement.startswith("Launches of weights: "))
-
-    assert (LAUNCHED, ASSUMED) == (checked.carried, assumed.carried)
-    assert all(premise in checked.statement for premise in WEIGHTS.contract.premises)
-    ((name, (low, high)),) = [
-        (one.name, one.within) for one in WEIGHTS.contract.parameters if isinstance(one, Buffer) and one.within
-    ]
-    assert ("min_ps", "0", "2**20 + 1") == (name, low, high)
-    assert "0 <= min_ps[i] <= 2**20" in assumed.statement
-    assert () == WEIGHTS.contract.facts
+def test_the_premises_of_sampling_are_there() -> None:
+    """Those that the launcher checks, facts that are no definitions, and what is said of each buffer's contents."""
+    claimed = premises(W)
+    for contract in (instance.kernel.contract for instance in FIXED):
+        of = [one for one in claimed if one.statement.startswith(f"Launches of {contract.kernel}: ")]
+        checked = one([premise for premise in of if premise.carried == LAUNCHED], "Launches")
+        assert all(premise in checked.statement for premise in contract.premises)
+        facts = {fact.holds: fact.kept for fact in contract.facts if "by definition" not in fact.kept}
+        stated = {premise.statement.partition(": ")[2].removesuffix("."): premise.by for premise in of}
+        assert facts.items() <= stated.items()
+        for buffer in contract.parameters:
+            if isinstance(buffer, Buffer) and buffer.within:
+                assert ("min_ps", ("0", "2**20 + 1")) == (buffer.name, buffer.within)
+                assert any("0 <= min_ps[i] <= 2**20" in premise.statement for premise in of)
 
 
 @pytest.mark.parametrize(
