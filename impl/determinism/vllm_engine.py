@@ -36,6 +36,9 @@ SWITCH = "VLLM_BATCH_INVARIANT"
 IN_PROCESS = "VLLM_ENABLE_V1_MULTIPROCESSING"
 """The environment variable that is 0 for an engine in this process."""
 
+FLASHINFER = "VLLM_USE_FLASHINFER_SAMPLER"
+"""The environment variable that is 0 where vLLM samples without FlashInfer, which greedy requests do not need."""
+
 SMALLEST_PAGE = 16
 """Slots of a page, at least: a suite that is scaled below has vLLM's pages hold more than it asks for."""
 
@@ -57,6 +60,7 @@ class VllmSubject(OutsideModel):
                 f"{SWITCH} is {os.environ[SWITCH]}, and the engine {choice.engine} needs {wanted}: change or unset it."
             )
         os.environ[IN_PROCESS] = "0"
+        os.environ.setdefault(FLASHINFER, "0")
         try:
             self._vllm: Any = import_module("vllm")
         except ModuleNotFoundError as error:
@@ -126,7 +130,7 @@ class VllmSubject(OutsideModel):
             "block_size": page_size,
             "num_gpu_blocks_override": settings.pages + 1,  # one of them vLLM keeps for itself
             "kv_cache_memory_bytes": POOL,
-            "gpu_memory_utilization": 0.5,  # asked for before anything is loaded, so that others may have the rest
+            "gpu_memory_utilization": 0.05,  # no limit beside POOL: what must be free before loading
             "logits_processors": [recorder(processors, self._record)],
             "enforce_eager": self._choice.engine.endswith("-eager"),
             "load_format": "auto" if self._choice.dummy_weights is None else "dummy",

@@ -17,7 +17,7 @@ from vosti.impl.determinism.prompts import geometry_for
 from vosti.impl.determinism.protocol import Ask, Piece, Settings
 from vosti.impl.determinism.results import compare
 from vosti.impl.determinism.subjects import Choice, open_subject
-from vosti.impl.determinism.vllm_engine import IN_PROCESS, SWITCH, draw_weights
+from vosti.impl.determinism.vllm_engine import FLASHINFER, IN_PROCESS, SWITCH, draw_weights
 
 SIZE = 4096
 """Of the vocabulary."""
@@ -113,7 +113,7 @@ class StandIn:
     """Whether processors see the rows of another request."""
 
     def __init__(self, **arguments: Any) -> None:
-        assert os.environ[IN_PROCESS] == "0"
+        assert os.environ[IN_PROCESS] == os.environ[FLASHINFER] == "0"
         self.arguments = arguments
         self.known: list[tuple[int, ...]] = []
         self.scheduler = Scheduler(arguments["max_num_batched_tokens"])
@@ -204,7 +204,7 @@ def vllm(monkeypatch: pytest.MonkeyPatch) -> None:
     processors.process_dict_updates = process_dict_updates  # type: ignore[attr-defined]
     for name, known in (("vllm", module), ("vllm.v1.sample.logits_processor", processors)):
         monkeypatch.setitem(sys.modules, name, known)
-    for name in (SWITCH, IN_PROCESS):
+    for name in (SWITCH, IN_PROCESS, FLASHINFER):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     monkeypatch.setattr(StandIn, "faulty", False)
