@@ -30,6 +30,9 @@ Task = Callable[[], object]
 FEW = 3
 """Fewer tasks are done here: the other processes would take longer to start."""
 
+MOST = 32
+"""More processes would take more memory, and wait for the longest proof."""
+
 
 class ProcessDiedError(KernelError):
     """A process died at work, or did not start."""
@@ -48,8 +51,8 @@ class Workers:
     """
 
     def __init__(self, jobs: int | None = None) -> None:
-        """So many processes; as many as there are processors if None. With one, all is done by the caller's."""
-        self._jobs = jobs or len(os.sched_getaffinity(0))
+        """So many processes; as many as there are processors, and `MOST`, if None. With one, the caller's does all."""
+        self._jobs = jobs or min(len(os.sched_getaffinity(0)), MOST)
         self._started: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -58,6 +61,9 @@ class Workers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._end()
+
+    def _end(self) -> None:
         if self._started is not None:
             # Whatever they still do is of no use.
             os.killpg(self._started.pid, signal.SIGKILL)
@@ -71,17 +77,23 @@ class Workers:
                 task()
                 yield
             return
+        request, awaited = pickle.dumps(list(tasks)), len(tasks)
         requests, answers = self._pipes()
         try:
-            requests.write(pickle.dumps(list(tasks)))
+            requests.write(request)
             requests.flush()
-            for _ in tasks:
+            while awaited:
                 problem = pickle.load(answers)
+                awaited -= 1
                 if problem is not None:
                     raise problem
                 yield
-        except (EOFError, BrokenPipeError) as error:
+        except (EOFError, BrokenPipeError, pickle.UnpicklingError) as error:
             raise ProcessDiedError from error
+        finally:
+            if awaited:
+                # Nobody takes what they have yet to answer.
+                self._end()
 
     def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
         if self._started is None:

@@ -86,6 +86,15 @@ def test_errors_come_back(tmp_path: Path, workers: Workers) -> None:
     assert {"PremiseError", "ValueError"} == set(processes(tmp_path))
 
 
+def test_an_error_leaves_no_answers_behind(tmp_path: Path) -> None:
+    """What was to be done after the task that raised is given up; what is asked next is answered."""
+    with Workers(2) as some:
+        with pytest.raises(PremiseError):
+            list(some.do([partial(refuse, PremiseError), *(partial(refuse, ValueError) for _ in range(FEW))]))
+        assert [None] * FEW == list(some.do([partial(note, tmp_path, str(number)) for number in range(FEW)]))
+    assert FEW == len(processes(tmp_path))
+
+
 def test_a_process_that_dies_is_noticed(tmp_path: Path) -> None:
     """And nobody waits for its answer; no process is left."""
     with Workers(2) as some:
