@@ -50,21 +50,26 @@ HERE = Path(__file__).parent
 
 Probe = Callable[[Processor], Sequence[Finding]]
 
+
+def masked_product(machine: Processor) -> Sequence[Finding]:
+    """Of which three faults are found."""
+    return products.masked_product(machine, torch.bfloat16, TILES, 16, 24)
+
+
+def function(machine: Processor) -> Sequence[Finding]:
+    """Of which two faults are found."""
+    return elementwise.function(machine, count=512)
+
+
 PROBES: dict[str, tuple[Probe, str]] = {
     "chain": (lambda machine: products.chain(machine, torch.bfloat16, TILES, 16, 24), "groups of 8"),
     "chain, order": (lambda machine: products.chain(machine, torch.float16, TILES, 16, 24), "descending"),
-    "masked product": (lambda machine: products.masked_product(machine, torch.bfloat16, TILES, 16, 24), "−0 is kept"),
-    "masked product, signs": (
-        lambda machine: products.masked_product(machine, torch.bfloat16, TILES, 16, 24),
-        "zeros add as IEEE 754 says",
-    ),
-    "masked product, subnormal": (
-        lambda machine: products.masked_product(machine, torch.bfloat16, TILES, 16, 24),
-        "subnormal sums are lost",
-    ),
+    "masked product": (masked_product, "−0 is kept"),
+    "masked product, signs": (masked_product, "zeros add as IEEE 754 says"),
+    "masked product, subnormal": (masked_product, "subnormal sums are lost"),
     "conversion": (lambda machine: elementwise.conversion(machine, count=512), "truncation"),
-    "function, exp": (lambda machine: elementwise.function(machine, count=512), "exp"),
-    "function, division": (lambda machine: elementwise.function(machine, count=512), "division"),
+    "function, exp": (function, "exp"),
+    "function, division": (function, "division"),
     "zero exponent": (lambda machine: elementwise.zero_exponent(machine, count=512), "exp(0 - x)"),
     "free maximum": (lambda machine: reductions.free_maximum(machine, rows=20), "a lane is missed"),
     "two lanes": (lambda machine: reductions.two_lanes(machine, rows=20), "a lane is rounded"),
@@ -78,9 +83,9 @@ PROBES: dict[str, tuple[Probe, str]] = {
 """Each probe, and a fault that breaks its rule."""
 
 
-@pytest.mark.parametrize("name", PROBES)
+@pytest.mark.parametrize("name", {probe: name for name, (probe, _) in reversed(PROBES.items())}.values())
 def test_a_rule_that_holds_passes(name: str) -> None:
-    """On a machine that follows it, in every form, with the control found in each."""
+    """On a machine that follows it, in every form, with the control found in each; each probe once."""
     torch.manual_seed(0)
     found = PROBES[name][0](Processor())
 
