@@ -20,7 +20,7 @@ from kernel_mutants import inputs
 from kernel_mutants.campaign import campaign
 from kernel_mutants.forms import FORMS, Form
 from kernel_mutants.inputs import Inputs, OtherCodeError, digest, prepared
-from kernel_mutants.kept import Kept
+from kernel_mutants.kept import Kept, line
 from kernel_mutants.operators import NEIGHBOURS, Mutant
 from kernel_mutants.outcomes import REASONS, explained, reasons
 from kernel_mutants.report import Report, replaced, section
@@ -162,6 +162,20 @@ def test_a_campaign_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.Mon
     assert second == again(3, None, 1)
     assert {"norm": 3, "linear": 3} == tried_now
     assert {"refused", "equivalent"} == {kind for _, _, kind in second}
+
+
+def test_an_error_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An outcome that is no finding is a fault, and the next campaign does not take it for granted."""
+    given, of = few(tmp_path / "inputs", monkeypatch), form("norm")
+    broken = replace(tried(of, of.mutants[0], KNOWN), finding=None, error="MemoryError: ")
+    assert broken.is_fault
+    first = Kept(given, tmp_path / "kept")
+    first.add(line(broken))
+
+    found = first.outcome(of, of.mutants[0], KNOWN)
+    assert found is not None
+    assert "error" == found.kind
+    assert Kept(given, tmp_path / "kept").outcome(of, of.mutants[0], KNOWN) is None
 
 
 def test_what_is_kept_of_other_code_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

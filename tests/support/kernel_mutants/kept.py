@@ -28,8 +28,10 @@ class Kept:
         self.added = 0
         expected = f"{inputs.digest}, Triton {inputs.triton}, Z3 {z3.get_version_string()}\n"
         head, *lines = _whole_lines(path) or [expected]
-        for line in lines:
-            self._hold(json.loads(line))
+        for one in map(json.loads, lines):
+            # What raised an error may have been the machine: it is tried again.
+            if one["error"] is None:
+                self._hold(one)
         if path is not None:
             if head != expected:
                 raise OtherCodeError(path)
