@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vosti.kernels.errors import KernelError
 
@@ -27,6 +27,10 @@ class FaultError(VerifierError):
 
     def __init__(self, what: str) -> None:
         super().__init__(f"This is an internal fault of the verifier, and no finding about the kernel: {what}.")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """To another process it goes with its words as they are."""
+        return FaultError.__new__, (FaultError, *self.args)
 
 
 @contextmanager

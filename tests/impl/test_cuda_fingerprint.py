@@ -178,7 +178,7 @@ def test_instruction_classes_are_those_of_the_binaries() -> None:
             Path(devices.__file__).parent,
             module.KERNELS,
             "candidates catalogue contract devices digest disassembly errors hostile kv_store shapes tables tuning "
-                "workers",
+            "workers",
         ),
     ],
 )

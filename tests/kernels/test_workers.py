@@ -19,6 +19,7 @@ from vosti.kernels.devices import compile_ahead
 from vosti.kernels.errors import KernelError, PremiseError
 from vosti.kernels.launch import Kernel
 from vosti.kernels.tables import load
+from vosti.kernels.verifier.errors import FaultError
 from vosti.kernels.workers import FEW, ProcessDiedError, Workers
 
 
@@ -84,6 +85,13 @@ def test_errors_come_back(tmp_path: Path, workers: Workers) -> None:
             list(workers.do([partial(refuse, kind)]))
         list(workers.do([partial(note, tmp_path, kind.__name__)]))
     assert {"PremiseError", "ValueError"} == set(processes(tmp_path))
+
+
+def test_a_fault_comes_back(workers: Workers) -> None:
+    """With what it says of itself, once."""
+    with pytest.raises(FaultError) as raised:
+        list(workers.do([partial(refuse, FaultError)] * FEW))
+    assert str(FaultError("for a reason")) == str(raised.value)
 
 
 def test_an_error_leaves_no_answers_behind(tmp_path: Path) -> None:
