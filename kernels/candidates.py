@@ -99,9 +99,11 @@ def _power_of_two(width: int) -> int:
     return 1 << (width - 1).bit_length()
 
 
-def _extend_tile(head_dim: int) -> Tile:
+def _extend_tile(head_dim: int, memory: int) -> Tile:
     # The page's number is loaded ahead of the page: five stages keep more than one tile of keys in flight. With heads
-    # of 512, queries and keys leave room for one.
+    # of 512, queries and keys leave room for one, if they fit at all.
+    if head_dim == 512 and memory < SHARED_MEMORY["sm_90"]:
+        return make_tile(4, 1, BLOCK_R=32, BLOCK_D=256)
     return make_tile(8, 5 if head_dim <= 256 else 1, BLOCK_R=128, BLOCK_D=min(head_dim, 128))
 
 
@@ -130,7 +132,7 @@ def starting_entry(operation: str, dimensions: Dimensions, architecture: str) ->
             Choice(None, operation, make_tile(2, 1, BLOCK_H=many)),
         ]
     elif operation == "attention":
-        choices = [Choice(None, operation, _extend_tile(sizes["head_dim"]))]
+        choices = [Choice(None, operation, _extend_tile(sizes["head_dim"], SHARED_MEMORY[architecture]))]
     elif operation == "attention_split":
         group = sizes["heads"] // sizes["kv_heads"]
         # Rows are those of one sequence: one when decoding, more with a draft.
