@@ -90,8 +90,7 @@ def wrong_layer(plan: DevicePlan) -> DevicePlan:
 def no_window(plan: DevicePlan) -> DevicePlan:
     """A sliding layer that sees everything."""
     at = place(plan, "attention")
-    sizes = tuple((name, 0 if name == "window" else size) for name, size in plan.launches[at].sizes)
-    return changed(plan, at, sizes=sizes)
+    return changed(plan, at, sizes=other(plan.launches[at].sizes, window=0))
 
 
 def keys_for_values(plan: DevicePlan) -> DevicePlan:
@@ -153,15 +152,13 @@ def other_slots(plan: DevicePlan) -> DevicePlan:
 def other_width(plan: DevicePlan) -> DevicePlan:
     """Fewer heads than the weights make."""
     at = place(plan, "rotary_store")
-    sizes = tuple((name, 1 if name == "kv_heads" else size) for name, size in plan.launches[at].sizes)
-    return changed(plan, at, sizes=sizes)
+    return changed(plan, at, sizes=other(plan.launches[at].sizes, kv_heads=1))
 
 
 def contradiction(plan: DevicePlan) -> DevicePlan:
     """A cap in the sizes of the logits, and none to apply."""
     at = place(plan, "logits")
-    sizes = tuple((name, 1 if name == "capped" else size) for name, size in plan.launches[at].sizes)
-    return changed(plan, at, sizes=sizes)
+    return changed(plan, at, sizes=other(plan.launches[at].sizes, capped=1))
 
 
 def not_rounded(plan: DevicePlan) -> DevicePlan:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
 from vosti.impl.backends.cuda.plan import DevicePlan
 from vosti.impl.bundled import find_checkpoint
 from vosti.impl.models.families import STYLES, load_config
 from vosti.impl.models.layers import build_plan
 from vosti.impl.models.plan import Plan
+
+T = TypeVar("T")
 
 
 def family_plan(name: str, *kinds: str, heads: int | None = None) -> Plan:
@@ -37,6 +40,6 @@ def changed(plan: DevicePlan, at: int, **fields: object) -> DevicePlan:
     return replace(plan, launches=(*plan.launches[:at], launch, *plan.launches[at + 1 :]))
 
 
-def other(roles: tuple[tuple[str, str], ...], **names: str) -> tuple[tuple[str, str], ...]:
-    """Roles with other buffers."""
-    return tuple((role, names.get(role, name)) for role, name in roles)
+def other(pairs: tuple[tuple[str, T], ...], **values: T) -> tuple[tuple[str, T], ...]:
+    """Roles with other buffers, or names with other sizes; what is not there is not added."""
+    return tuple((name, values.get(name, value)) for name, value in pairs)
