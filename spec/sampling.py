@@ -243,6 +243,26 @@ def exponential(x: float) -> float:
     return math.ldexp(power, -n)
 
 
+def through(logit: float, token: int, end_logit: float, end: int) -> bool:
+    """Whether the beginning of the ranking that ends with `end` has a token: `end` itself, and what comes before it."""
+    return logit > end_logit or (logit == end_logit and token <= end)
+
+
+def cut_ends(
+    width: int, top_k: int, top_p: int, everything: int, counted: int, shared: int, reached: int, own: int
+) -> bool:
+    """Whether top-k and top-p cut a row's ranking behind a token, its last: whether `kept` has what is through it.
+
+    Of a row of `width` tokens, in whose weights 0 stands for what min-p drops, `everything` is the sum of them all;
+    `counted` tokens, of the weights `shared`, are through some token that is said to be the kth, and those through the
+    last weigh `reached`, of which its own weight is `own`. Tokens that weigh 0 are not in `kept`. The temperature is
+    not 0.
+    """
+    limited = 0 < top_k < width
+    total = shared if limited else everything
+    return (not limited or counted == top_k) and (reached - own) * P_UNIT < top_p * total <= reached * P_UNIT
+
+
 def draw_bits(state: SamplerState) -> int:
     """u: the first 8 bytes of SHA-256("vosti.draw.1" ‖ seed ‖ index); integers are 8 bytes long, big endian."""
     message = DRAW_TAG + state.seed.to_bytes(8, "big") + state.index.to_bytes(8, "big")

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vosti.kernels.verifier.canonical import assigned, recompiled
+from vosti.kernels.verifier.expressions import FUNCTIONS, Decided
 from vosti.kernels.verifier.integers import Cond, Int, choose, disj, equal, integer, neg
 from vosti.kernels.verifier.queries import Context, Prover
 from vosti.spec import sampling
@@ -104,6 +105,9 @@ class _Searches(ast.NodeTransformer):
 
 
 _choose = recompiled(sampling.choose, _Searches(), {})
+
+cut_ends: Callable[..., Cond] = recompiled(sampling.cut_ends, Decided(), FUNCTIONS)
+"""`sampling.cut_ends`, of exact integers."""
 
 
 def choice(

@@ -26,7 +26,7 @@ def evaluated(text: str, scope: Mapping[str, object]) -> object:
     """
     # The expressions are a contract's, which is as much a program as the kernel beside it.
     try:
-        return eval(_compiled(text), {"__builtins__": {}, **_FUNCTIONS, **scope})
+        return eval(_compiled(text), {"__builtins__": {}, **FUNCTIONS, **scope})
     except (AttributeError, NameError, TypeError, KeyError, IndexError) as error:
         raise RefusedError(f"The contract's expression {text!r} is not understood: {error}.") from error
 
@@ -93,7 +93,7 @@ def _cdiv(x: Int | int, y: Int | int) -> Int:
     return (integer(x) + y - 1) // integer(y)
 
 
-_FUNCTIONS: Mapping[str, object] = {
+FUNCTIONS: Mapping[str, object] = {
     "cdiv": _cdiv,
     "min": least,
     "max": most,
@@ -103,10 +103,11 @@ _FUNCTIONS: Mapping[str, object] = {
     "__any__": _any,
     "__not__": lambda one: neg(_truth(one)),
 }
+"""What the names in an expression of exact integers mean, and what `Decided` makes of it."""
 
 
-class _Terms(ast.NodeTransformer):
-    """What Python decides by truth values, as calls."""
+class Decided(ast.NodeTransformer):
+    """What Python decides by truth values, as calls of `FUNCTIONS`."""
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         """a < b <= c."""
@@ -156,9 +157,9 @@ def _later(node: ast.expr) -> ast.Lambda:
 
 @cache
 def _compiled(text: str) -> CodeType:
-    return compile(ast.fix_missing_locations(_Terms().visit(ast.parse(text, mode="eval"))), text, "eval")
+    return compile(ast.fix_missing_locations(Decided().visit(ast.parse(text, mode="eval"))), text, "eval")
 
 
 def free_names(texts: Iterable[str], known: Iterable[str]) -> list[str]:
     """The names in some expressions that are neither known nor functions, sorted."""
-    return sorted(set().union(*map(names_in, texts)) - set(known) - set(_FUNCTIONS))
+    return sorted(set().union(*map(names_in, texts)) - set(known) - set(FUNCTIONS))

@@ -17,7 +17,7 @@ from typing import Any
 from vosti.kernels.verifier.canonical import recompiled
 from vosti.kernels.verifier.integers import Int, integer
 from vosti.kernels.verifier.ir import float_bits
-from vosti.kernels.verifier.terms import Apply, Constant, Select, Sum, Term, Test, Whole
+from vosti.kernels.verifier.terms import Apply, Condition, Constant, Joined, Select, Sum, Term, Test, Whole
 from vosti.spec import sampling
 
 
@@ -57,11 +57,17 @@ class Real:
     def __lt__(self, other: float) -> Test:
         return Test("olt", self.term, _number(other))
 
+    def __gt__(self, other: Real) -> Test:
+        return self._compared("ogt", other)
+
     def __eq__(self, other: object) -> Test:  # type: ignore[override]
         assert isinstance(other, Real)
+        return self._compared("oeq", other)
+
+    def _compared(self, predicate: str, other: Real) -> Test:
         assert self.single is not None
         assert other.single is not None
-        return Test("oeq", self.single, other.single)
+        return Test(predicate, self.single, other.single)
 
     def _with(self, name: str, other: Real | float) -> Real:
         second = other.term if isinstance(other, Real) else _number(other)
@@ -111,7 +117,13 @@ class _Math:
 
 
 class _Choices(ast.NodeTransformer):
-    """yes if test else no → __either__(test, yes, no)."""
+    """yes if test else no → __either__(test, yes, no); a or b, a and b → __joined__(name, a, b)."""
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        """Two conditions."""
+        name = "or" if isinstance(node.op, ast.Or) else "and"
+        parts = [self.visit(part) for part in node.values]
+        return ast.Call(ast.Name("__joined__", ast.Load()), [ast.Constant(name), *parts], [])
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         """A choice."""
@@ -125,20 +137,35 @@ def _either(test: Test, yes: Any, no: Any) -> Any:
     return Floor(Select(test, _whole(yes), no.term, element="i64"))
 
 
+def _joined(name: str, first: Condition, second: Condition) -> Joined:
+    return Joined(name, (first, second))
+
+
 def _compiled(function: Callable[..., Any], **names: object) -> Callable[..., Any]:
-    return recompiled(function, _Choices(), {"math": _Math, "__either__": _either, **names})
+    return recompiled(function, _Choices(), {"math": _Math, "__either__": _either, "__joined__": _joined, **names})
 
 
 _exponential = _compiled(sampling.exponential)
 _exponent = _compiled(sampling.exponent)
 _weight = _compiled(sampling.weight, exponential=_exponential)
+_through = _compiled(sampling.through)
+
+
+def _single(logit: Term) -> Real:
+    """A logit."""
+    return Real(Apply("extf", (logit,), element="f64"), logit)
 
 
 def kept_weight(logit: Term, best: Term, temperature: Term, min_p: Int) -> Term:
     """`sampling.weight` of a token, or 0 if it is not `sampling.probable`."""
-    first, second = (Real(Apply("extf", (one,), element="f64"), one) for one in (logit, best))
-    weight = _weight(_exponent(first, second, Real(temperature)))
+    weight = _weight(_exponent(_single(logit), _single(best), Real(temperature)))
     return Select(sampling.probable(weight, min_p), weight.term, _whole(0), element="i64")  # type: ignore[arg-type]
+
+
+def share_through(logit: Term, token: Int, end_logit: Term, end: Int, share: Int | int) -> Term:
+    """A number, or 0 for a token that is not `sampling.through` an end."""
+    test = _through(_single(logit), token, _single(end_logit), end)
+    return Select(test, _whole(share), _whole(0), element="i64")
 
 
 def total(count: Int | int, body: Callable[[Int], Term]) -> Term:
@@ -158,5 +185,5 @@ def refusal(best: Term) -> Term:
     return Select(Test("ogt", best, least), drawn, refused, element="i32")
 
 
-WORDS = {one.__name__: one for one in (kept_weight, total, narrowed, refusal)}
+WORDS = {one.__name__: one for one in (kept_weight, share_through, total, narrowed, refusal)}
 """What contracts say of the sampler."""

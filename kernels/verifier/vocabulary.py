@@ -11,7 +11,7 @@ from functools import partial
 from types import ModuleType
 
 from vosti.kernels.verifier.canonical import Array, Cache, Range, Terms, Unbounded, constant, not_finite, the_load
-from vosti.kernels.verifier.draws import choice
+from vosti.kernels.verifier.draws import choice, cut_ends
 from vosti.kernels.verifier.integers import Cond, Int, integer, least, most
 from vosti.kernels.verifier.integers import element as element_of
 from vosti.kernels.verifier.ir import FLOAT_WIDTHS, INTEGER_WIDTHS
@@ -44,6 +44,7 @@ class Vocabulary:
                 ops, query, cache, split, scale, attention.empty(ops, query, head_dim)
             ),
             "choice": partial(choice, ops.prover),
+            "cut_ends": cut_ends,
             "join": ops.join,
             "cache": self._cache,
             "visible_splits": self._splits,
