@@ -10,6 +10,7 @@ The subset, construct by construct:
 | --- | --- |
 | docstring, `x = e`, `return e`, `if c: ... [else: ...]` | every path ends in a `return` |
 | `and`, `or`, `not`, `a if c else b`, comparisons in chains | conditions guard what follows them |
+| `P_UNIT` | an integer of the function's module, as it is when it is compiled |
 | `+`, `-` on `int`; `*`, `//`, `%` | of `//` and `%` the divisor is positive |
 | `==`, `in`, `is None` | on all types; tuples, records and mappings by content |
 | `r.f`, `C(f=e, ...)`, `replace(r, f=e, ...)` | frozen dataclasses |
@@ -265,9 +266,17 @@ class Compiler(Comprehensions):
             case ast.Call(func=func, args=args, keywords=keywords):
                 return self.called(func, args, keywords, env)
             case ast.Name():
-                raise Refused("this name is no parameter and no local name")
+                return integer_value(T.integer(self.constant(node)))
             case _:
                 raise Refused(f"{type(node).__name__} is outside the subset")
+
+    def constant(self, node: ast.Name) -> int:
+        """The number that a name stands for in its module, unless the function gives it a value of its own."""
+        owner, found = self.stack[-1], self.sources.resolve(self.stack[-1].module, node)
+        own = {n.id for n in ast.walk(owner.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        if isinstance(found, bool) or not isinstance(found, int) or node.id in own:
+            raise Refused("this name is no parameter, no local name, and no number of its module")
+        return found
 
     def compared(self, left: ast.expr, ops: list[ast.cmpop], rights: list[ast.expr], env: Env) -> Term:
         """A chain of comparisons."""

@@ -19,6 +19,8 @@ from vosti.spec import reference
 from vosti.spec.reference import opaque, reference_run
 from vosti.spec.state import Logits, PageId, Sampler, Token
 
+LEVEL, IS_THERE, COUNT = 1.0, True, 1
+
 
 def loop(p: Point, b: Box) -> bool:
     for _ in b.names:
@@ -115,6 +117,21 @@ def unknown_name(p: Point, b: Box) -> bool:
     return nowhere  # type: ignore[name-defined] # noqa: F821
 
 
+def no_number(p: Point, b: Box) -> bool:
+    return LEVEL == 1
+
+
+def no_number_but_truth(p: Point, b: Box) -> bool:
+    return IS_THERE == 1
+
+
+def shadowed(p: Point, b: Box) -> int:
+    if p.on:
+        COUNT = 1
+        return COUNT
+    return COUNT
+
+
 def keyword(p: Point, b: Box) -> bool:
     return two_loops_in_a_tuple(p, b=b) == ()
 
@@ -187,6 +204,9 @@ REFUSED: tuple[Callable[..., Any], ...] = (
     no_field,
     missing_field,
     unknown_name,
+    no_number,
+    no_number_but_truth,
+    shadowed,
     keyword,
     assertion,
     two_targets,

@@ -87,6 +87,13 @@ FAULTS = (
         "            with self.given():\n",
     ),
     Fault(
+        "a number of the module is another",
+        "module_constant",
+        "compiler",
+        "T.integer(self.constant(node))",
+        "T.integer(self.constant(node) + 1)",
+    ),
+    Fault(
         "the arms of a conditional change places",
         "conditional",
         "compiler",

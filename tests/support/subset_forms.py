@@ -18,6 +18,9 @@ from vosti.spec.state import Token
 Name = NewType("Name", str)
 Mark = NewType("Mark", int)
 
+LIMIT = 3
+"""A number of this module."""
+
 
 @dataclass(frozen=True)
 class Point:
@@ -52,6 +55,10 @@ def unknown(n: int, text: tuple[Token, ...], path: tuple[Name, ...], link: Name 
 
 def constant(p: Point) -> int:
     return 3
+
+
+def module_constant(p: Point) -> int:
+    return p.x * LIMIT + LIMIT
 
 
 def constants_compared(p: Point) -> int:
