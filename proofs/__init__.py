@@ -15,6 +15,7 @@ be proved. `vosti.proofs.prove` puts all of it to the solvers.
 | `forward_order` | evaluating a forward's computes at once equals every order |
 | `determinism` | Definition 2.1, of any two executions, errors included |
 | `reuse` | Figure 2: values outlive their creator, and what others do leaves no trace |
+| `cuts` | what is accepted as the end of top-k and top-p is the end of what the sampler keeps |
 | `pool_refinement` | every transition of the page pool refines its action |
 | `pool_composites` | a composite transition is its simple ones in turn |
 | `pool_matches`, `pool_rows` | what is matched may be attached; packed rows satisfy `forward_ok` |

@@ -42,8 +42,12 @@ class Book:
         assumptions, parts = list(assumptions), list(conjuncts([goal])) or [goal]
         for number, formula in enumerate(parts, start=1):
             name = f"{self.theorem}/{part}" + (f" ({number} of {len(parts)})" if len(parts) > 1 else "")
-            self.obligations.append(obligation(name, assumptions, formula, self.compiler.definitions))
+            self.obligations.append(self.stated(name, assumptions, formula))
             assumptions.append(formula)
+
+    def stated(self, name: str, assumptions: Iterable[Term], goal: Term) -> Obligation:
+        """One obligation, with what is known of all that it mentions."""
+        return obligation(name, assumptions, goal, self.compiler.definitions)
 
     def defined(self, part: str, assumptions: Iterable[Term], needs: Iterable[Term]) -> None:
         """What a text needs holds: one obligation each, those before it assumed."""

@@ -45,8 +45,8 @@ SUBJECTS = ("spec", "pool")
 GROUP_OF = {"spec": "spec", "pool": "refinement"}
 """Subject → the theorems that speak of it, a key of `vosti.proofs.prove.GROUPS`."""
 
-AXIOMS = "axioms"
-"""The theorem that speaks of no text, and so of no mutant."""
+APART = ("axioms", "cuts")
+"""Theorems that speak of no action and no conjunct, and so of no mutant."""
 
 IMPLIED, NOT_PROVED, OPEN = "implied", "not proved", "open"
 
@@ -237,7 +237,7 @@ def _as_it_is(theorem: str) -> frozenset[str]:
 def affected(subject: str, mutant: Mutant) -> Iterator[Obligation]:
     """The obligations that a mutant changes, those about its subjects first."""
     for theorem in GROUPS[GROUP_OF[subject]]:
-        if theorem == AXIOMS:
+        if theorem in APART:
             continue
         changed = [o for o in THEOREMS[theorem].obligations(mutant.replaced) if o.digest not in _as_it_is(theorem)]
         yield from sorted(changed, key=lambda o: not _about(o.name, mutant.subjects))

@@ -21,6 +21,7 @@ from xml.etree import ElementTree
 from vosti.proofs import (
     axioms,
     canonical_output,
+    cuts,
     definedness,
     determinism,
     forward_order,
@@ -51,6 +52,7 @@ THEOREMS: Mapping[str, ModuleType] = {
         determinism,
         reuse,
         postconditions,
+        cuts,
         pool_refinement,
         pool_composites,
         pool_matches,

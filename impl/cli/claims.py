@@ -79,6 +79,12 @@ PREMISES = (
         ("axioms",),
     ),
     Premise(
+        "What is accepted as the end of a row's cuts (top-k, top-p) is the end of what the specification's sampler keeps.",
+        PROVED,
+        "vosti prove spec",
+        ("cuts",),
+    ),
+    Premise(
         "The engine's page pool performs the specification's actions only, and the rows that are packed from a plan "
         "are those of the specification.",
         PROVED,
