@@ -79,7 +79,8 @@ PREMISES = (
         ("axioms",),
     ),
     Premise(
-        "What is accepted as the end of a row's cuts (top-k, top-p) is the end of what the specification's sampler keeps.",
+        "What is accepted as the end of a row's cuts (top-k, top-p) is the end of what the specification's sampler "
+        "keeps.",
         PROVED,
         "vosti prove spec",
         ("cuts",),
