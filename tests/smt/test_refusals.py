@@ -127,8 +127,8 @@ def no_number_but_truth(p: Point, b: Box) -> bool:
 
 def shadowed(p: Point, b: Box) -> int:
     if p.on:
-        COUNT = 1
-        return COUNT
+        COUNT = p.x
+        return COUNT + COUNT
     return COUNT
 
 
