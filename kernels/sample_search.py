@@ -14,6 +14,9 @@ from vosti.spec.sampling import P_UNIT
 if TYPE_CHECKING:
     import torch
 
+RANKED = 2**22
+"""Logits that are ranked at once, at most, unless one row has more: each takes about 40 bytes of memory meanwhile."""
+
 
 def boundaries(
     logits: torch.Tensor,
@@ -30,6 +33,22 @@ def boundaries(
     or are level with what is left out; then they are any tokens. So is the first where top-k keeps the whole row.
     Where the tensors are on a GPU, nothing waits for it.
     """
+    import torch
+
+    inputs = (logits, weights, sums, top_ks, top_ps)
+    parts = zip(*(one.split(max(1, RANKED // head)) for one in inputs), strict=True)
+    return torch.cat([_boundaries(*part, head=head) for part in parts])
+
+
+def _boundaries(
+    logits: torch.Tensor,
+    weights: torch.Tensor,
+    sums: torch.Tensor,
+    top_ks: torch.Tensor,
+    top_ps: torch.Tensor,
+    head: int,
+) -> torch.Tensor:
+    """`boundaries`, of rows that are ranked at once."""
     import torch
 
     rows, width = logits.shape

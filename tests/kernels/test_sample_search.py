@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from cuts import accepted, weights_of
 from hostile_rows import HOSTILE_ROWS, STATES
 from sampling_rows import rows, states
+from vosti.kernels import sample_search
 from vosti.kernels.sample_search import boundaries
 from vosti.spec.sampling import P_UNIT, SamplerState, kept, ranked
 
@@ -83,8 +84,10 @@ def test_a_head_finds_what_lies_in_it() -> None:
         assert not accepted(row, weights, state, *unsure)
 
 
-def test_rows_of_a_batch_are_searched_alone() -> None:
-    """Each row has its own cuts: together they give what each gives alone."""
+@pytest.mark.parametrize("ranked_at_once", [2**22, 200, 1])
+def test_rows_of_a_batch_are_searched_alone(ranked_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each row has its own cuts: together they give what each gives alone, however many are ranked at once."""
+    monkeypatch.setattr(sample_search, "RANKED", ranked_at_once)
     row = HOSTILE_ROWS["bfloat16 ladder"]
     cuts = [SamplerState(1.0, top_k, top_p, 0, 0, 0) for top_k in (0, 1, 43, 299, 2**63 - 1) for top_p in (1, P_UNIT)]
     weights = weights_of(row, cuts[0])
