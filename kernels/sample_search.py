@@ -37,16 +37,16 @@ def boundaries(
 
     inputs = (logits, weights, sums, top_ks, top_ps)
     parts = zip(*(one.split(max(1, RANKED // head)) for one in inputs), strict=True)
-    return torch.cat([_boundaries(*part, head=head) for part in parts])
+    return torch.cat([_ends(head, *part) for part in parts])
 
 
-def _boundaries(
+def _ends(
+    head: int,
     logits: torch.Tensor,
     weights: torch.Tensor,
     sums: torch.Tensor,
     top_ks: torch.Tensor,
     top_ps: torch.Tensor,
-    head: int,
 ) -> torch.Tensor:
     """`boundaries`, of rows that are ranked at once."""
     import torch
