@@ -1,4 +1,4 @@
-"""Sampling where the logits lie, on a GPU: whole batches at once, and one wait for all their tokens."""
+"""Sampling where the logits lie, on a GPU: whole batches at once, and one wait for all tokens, one more for cuts."""
 
 from __future__ import annotations
 

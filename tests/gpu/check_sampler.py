@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import statistics
 import sys
+import time
 from pathlib import Path
 
 import torch
@@ -18,6 +20,16 @@ from vosti.spec.sampling import SamplerState, sample, sampler_state
 
 VOCABULARY = 128256
 """Llama 3's."""
+
+SPEED = {
+    "no cuts": (6.0, {}),
+    "top-k 50": (6.0, {"top_k": 50}),
+    "top-p 0.95": (6.0, {"top_p": 0.95}),
+    "top-k 20, top-p 0.95": (6.0, {"top_k": 20, "top_p": 0.95, "temperature": 0.6}),
+    "top-k 3000": (6.0, {"top_k": 3000}),
+    "top-p 0.95, flat rows": (3.0, {"top_p": 0.95}),
+}
+"""What is timed: how far logits are spread, and the parameters. The last two cut behind the 1024 largest logits."""
 
 
 def sampler_section() -> None:
@@ -65,3 +77,25 @@ def sampler_section() -> None:
     else:
         raise Difference("another token than the specification's was not found")
     print(f"sampler: 8 rows of {VOCABULARY} logits x {len(usual)} states: equal to the CPU's", flush=True)
+
+
+def sampler_speed_section() -> None:
+    """Milliseconds from the call to all tokens, the median of nine; needs less than 20 s."""
+    generator = torch.Generator(DEVICE).manual_seed(6)
+    print(f"sampler, ms, rows of {VOCABULARY} logits: " + "".join(f"{count:>9}" for count in (1, 8, 64, 256)))
+    for name, (scale, options) in SPEED.items():
+        cells = []
+        for count in (1, 8, 64, 256):
+            logits = torch.randn(count, VOCABULARY, device=DEVICE, generator=generator) * scale
+            states = [sampler_state(**{"seed": seed, **options}) for seed in range(count)]
+            tokens(logits, states)
+            cells.append(statistics.median(_seconds(logits, states) for _ in range(9)) * 1e3)
+        print(f"{name:<39}" + "".join(f"{cell:9.3f}" for cell in cells), flush=True)
+
+
+def _seconds(logits: Tensor, states: list[SamplerState]) -> float:
+    """Of one call, which waits for the device."""
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    tokens(logits, states)
+    return time.perf_counter() - begin

@@ -16,7 +16,7 @@ from check_errors import errors_section
 from check_matrices import table_matrices_section, tiles_section
 from check_premises import integers_section, padding_section, twins_section
 from check_rows import rows_section, warps_section
-from check_sampler import sampler_section
+from check_sampler import sampler_section, sampler_speed_section
 from common import Difference
 
 from vosti.kernels.shapes import SHAPES
@@ -36,6 +36,7 @@ SECTIONS: dict[str, Callable[[], None]] = {
     "errors": errors_section,
     "digests": digests_section,
     "sampler": sampler_section,
+    "sampler speed": sampler_speed_section,
     "attention 512": partial(attention_section, 512, None, 40),
 } | {
     f"attention {d}{f' window {w}' if w else ''}": partial(attention_section, d, w)
