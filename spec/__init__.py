@@ -23,7 +23,8 @@ Deterministic LLM Inference".
 **The subset.** Guards, effects, invariants and definitions are written in a subset of Python that can be translated
 to first-order logic without a change: frozen dataclasses and `replace`; mappings, frozen sets, tuples and `X | None`;
 `and`, `or`, `not`, chained comparisons, conditional expressions; `all` and `any` over comprehensions; `{**m, k: v}`
-and dict comprehensions that keep their keys; slices within range; names for intermediate values; an early `return`.
-No loops, no recursion, no exceptions. A function marked `@opaque` is known to proofs by its type alone. What stands
-outside the subset (the fold over a step's actions, the sampler, the row programs) says so.
+and dict comprehensions that keep their keys; slices within range; names for intermediate values, and of integers of
+the module; an early `return`. No loops, no recursion, no exceptions. A function marked `@opaque` is known to proofs by
+its type alone. What stands outside the subset (the fold over a step's actions, most of the sampler, the row programs)
+says so.
 """
