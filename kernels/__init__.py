@@ -13,8 +13,8 @@ operation has a module with its Triton functions, a launcher, and a contract tha
 8. `vosti.kernels.attention_split`: few rows over many keys, split by split, and the merge.
 9. `vosti.kernels.finite`: the soft cap on logits, and flags for numbers that are not finite.
 10. `vosti.kernels.digest`: digests of slots and of logits, for traces.
-11. `vosti.kernels.sample`: the exact sampler's tokens; over `sample_weights` and `sample_cuts`, which is compared with
-    the specification, and not proved.
+11. `vosti.kernels.sample`: the exact sampler's tokens; over `sample_weights`, `sample_cuts` and `sample_search`, which
+    is no kernel: torch finds what a kernel checks.
 
 Around them: `contract` (what a contract says), `launch` (options, premises, compilation without a GPU), `tile`,
 `tables` (which tiles may run, from data files), `shapes` (sizes of known models), `candidates`, `hostile` and `tuning`

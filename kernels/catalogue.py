@@ -22,8 +22,8 @@ from vosti.kernels.launch import Kernel
 from vosti.kernels.linear import LINEAR, LINEAR_STREAM
 from vosti.kernels.rms_norm import RMS_NORM
 from vosti.kernels.rotary_store import ROTARY_STORE
-from vosti.kernels.sample import DRAW_FROM_ALL, DRAW_TILE, WEIGHTS_TILE
-from vosti.kernels.sample_cuts import DRAW_BEYOND_HEAD, DRAW_FROM_HEAD
+from vosti.kernels.sample import CHECK_TILE, DRAW_FROM_ALL, DRAW_TILE, WEIGHTS_TILE
+from vosti.kernels.sample_cuts import CHECK_CUTS, CUT_WEIGHTS
 from vosti.kernels.sample_weights import WEIGHTS
 from vosti.kernels.tables import Entry
 from vosti.kernels.tile import Tile
@@ -49,7 +49,7 @@ KERNELS: Mapping[str, Kernel] = {
 }
 
 SAMPLER: Mapping[str, Kernel] = {
-    kernel.contract.kernel: kernel for kernel in (WEIGHTS, DRAW_FROM_ALL, DRAW_FROM_HEAD, DRAW_BEYOND_HEAD)
+    kernel.contract.kernel: kernel for kernel in (WEIGHTS, CUT_WEIGHTS, CHECK_CUTS, DRAW_FROM_ALL)
 }
 """The exact sampler's kernels, which no table has: `vosti.kernels.sample` fixes their tiles."""
 
@@ -100,8 +100,13 @@ class Instance:
         return self.kernel.compiled(self.constants, self.tile, target, self.elements)
 
 
-FIXED: tuple[Instance, ...] = (Instance(WEIGHTS, {}, WEIGHTS_TILE), Instance(DRAW_FROM_ALL, {}, DRAW_TILE))
-"""The forms of kernels that something is claimed of and no table has: every model launches them."""
+FIXED: tuple[Instance, ...] = (
+    Instance(WEIGHTS, {}, WEIGHTS_TILE),
+    Instance(CUT_WEIGHTS, {}, WEIGHTS_TILE),
+    Instance(CHECK_CUTS, {}, CHECK_TILE),
+    Instance(DRAW_FROM_ALL, {}, DRAW_TILE),
+)
+"""The forms of kernels that no table has: every model launches them."""
 
 
 def _constants(entry: Entry, kernel: str) -> Iterator[dict[str, int]]:

@@ -169,9 +169,6 @@ class Contract:
     in_place: tuple[tuple[str, str, str], ...] = ()
     """(written, read, condition): two parameters that may be one buffer if the condition holds."""
 
-    unproved: str = ""
-    """Why nothing is proved of the kernel, if that is so; the outputs' values are then in words."""
-
     own_programs: tuple[Callable[..., object], ...] = ()
     """Row programs of its own, in the form of `vosti.spec.numerics`: outputs' values call them by name."""
 

@@ -11,3 +11,7 @@ class ConfigurationError(KernelError):
 
 class PremiseError(KernelError):
     """A launch breaks a premise of the kernel's contract; nothing was launched."""
+
+
+class UndecidedRowError(KernelError):
+    """Where top-k and top-p cut a row was not found, so that nothing is drawn; the message says whose fault it is."""

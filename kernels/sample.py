@@ -1,8 +1,9 @@
 """The exact sampler where the logits lie: the tokens of `vosti.spec.sampling.sample`, for many rows at once.
 
-One launch weighs all tokens of all rows (`sample_weights`), another draws: here, from all tokens of a row; with top-k
-or top-p, in `sample_cuts`. The weights are proved, and the draw from all of them; what `sample_cuts` draws is compared
-with the specification on all small rows, on hostile ones (`tests/gpu`) and by audits, and no proof covers it.
+One launch weighs all tokens of all rows (`sample_weights`), another draws from all of a row. With top-k or top-p, there
+are two in between, which set the weights of what is not kept to 0 (`sample_cuts`). All four are proved. Where a row is
+cut is searched before (`sample_search`), by what nobody need trust: it is checked, and a row without its cut has no
+token.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import triton
 import triton.language as tl
 
 from vosti.kernels.contract import Access, Buffer, Constant, Contract, Fact, Integer, Output
+from vosti.kernels.errors import UndecidedRowError
 from vosti.kernels.launch import Kernel
-from vosti.kernels.sample_cuts import DRAW_BEYOND_HEAD, DRAW_FROM_HEAD
+from vosti.kernels.sample_cuts import CHECK_CUTS, CUT_WEIGHTS
+from vosti.kernels.sample_search import boundaries
 from vosti.kernels.sample_weights import ROW, WEIGHTS, drawn_share, first_beyond
 from vosti.kernels.tile import Tile
 
@@ -26,22 +29,22 @@ BLOCK = 2048
 """Tokens of one program that weighs."""
 
 WEIGHTS_TILE = Tile((("BLOCK", BLOCK),), 4, 1)
-"""Of the launch that weighs."""
+"""Of the launches that weigh and that cut."""
 
 BLOCKS = 256
 """Blocks of a row, at most: a vocabulary is smaller than `sampling.VOCABULARY_LIMIT`."""
 
+CHECK_TILE = Tile((("BLOCKS", BLOCKS),), 4, 1)
+"""Of the launch that checks cuts."""
+
 DRAW_TILE = Tile((("BLOCK", BLOCK), ("BLOCKS", BLOCKS)), 4, 1)
 """Of the launch that draws from all tokens."""
 
-WHOLE_BLOCK = 8192
-"""Tokens of a whole row that one program looks at together."""
-
 HEAD = 1024
-"""Tokens with the largest logits, at most, among which top-k and top-p are decided."""
+"""Tokens with the largest logits, at most, among which cuts are searched first."""
 
 DRAWN, UNDECIDED, REFUSED = 0, 1, 2
-"""What becomes of a row: it has its token; the head does not decide it; the specification refuses it."""
+"""What becomes of a row: it has its token; its cut was not found; the specification refuses it."""
 
 
 @triton.jit(do_not_specialize=["rows", "width", "blocks"])
@@ -124,12 +127,13 @@ DRAW_FROM_ALL = Kernel(
             Fact(
                 ("i", "b"),
                 "sums[i, b] == reached[i, min((b + 1) * BLOCK, width)] - reached[i, b * BLOCK]",
-                kept="by `weights`, the launch before",
+                kept="by `weights`, or `cut_weights`, the launch before",
             ),
             Fact(
                 ("i",),
                 f"reached[i, drawn[i]] <= {_DRAW} < reached[i, drawn[i] + 1]",
-                kept="by definition: there is such a token: the draw is below the sum of the weights, which is not 0",
+                kept="by definition: there is such a token: the draw is below the sum of the weights, which is not 0 "
+                "in a row that is neither refused nor, by `check_cuts`, undecided",
             ),
         ),
         sums=(
@@ -155,43 +159,110 @@ class Parameters:
     """As signed integers."""
 
 
+@dataclass(frozen=True, eq=False)
+class _Weighed:
+    """Rows and what their tokens weigh."""
+
+    logits: torch.Tensor
+    """[n, width] float32."""
+
+    best: torch.Tensor
+    """[n]: the largest logit of each."""
+
+    weights: torch.Tensor
+    """[n, width] int32."""
+
+    sums: torch.Tensor
+    """[n, blocks] int64."""
+
+    top_ks: torch.Tensor
+    top_ps: torch.Tensor
+    bits: torch.Tensor
+
+    def some(self, rows: torch.Tensor) -> _Weighed:
+        """Of the rows with these numbers."""
+        return _Weighed(**{name: one[rows] for name, one in vars(self).items()})
+
+
 def draw(logits: torch.Tensor, parameters: Parameters, *, cuts: bool) -> torch.Tensor:
     """[n, 2] int32: for each row of logits [n, width] a token, and DRAWN or REFUSED.
 
-    `cuts` says whether rows have top-k or top-p: all of them, or none. Temperatures are not 0. Raises `PremiseError`
-    for tensors that do not fit.
+    `cuts` says whether rows have top-k or top-p: all of them, or none; with cuts, the device is waited for.
+    Temperatures are not 0. Raises `PremiseError` for tensors that do not fit, and `UndecidedRowError` if a cut is not
+    found in a whole row.
     """
+    weighed, width = _weighed(logits, parameters), logits.shape[1]
+    if not cuts:
+        return _drawn(weighed, weighed.weights, weighed.sums)
+    out = _drawn_of_cut(weighed, min(width, HEAD))
+    if len(rows := (out[:, 1] == UNDECIDED).nonzero()[:, 0]):
+        out[rows] = _drawn_of_cut(weighed.some(rows), width)
+        if left := int((out[:, 1] == UNDECIDED).sum()):
+            raise UndecidedRowError(
+                f"Where top-k and top-p cut {left} of {len(out)} rows was searched among all tokens, and what was "
+                "found is no cut, so nothing is drawn: the search (vosti.kernels.sample_search) or the device is at "
+                "fault."
+            )
+    return out
+
+
+def _weighed(logits: torch.Tensor, parameters: Parameters) -> _Weighed:
+    """The launch that weighs."""
     import torch
 
     rows, width = logits.shape
-    device, blocks = logits.device, -(-width // BLOCK)
     best = logits.amax(1)
-    weights = torch.empty(rows, width, dtype=torch.int32, device=device)
-    sums = torch.empty(rows, blocks, dtype=torch.int64, device=device)
-    out = torch.empty(rows, 2, dtype=torch.int32, device=device)
-    common = {"best": best, "rows": rows, "width": width}
-    shares = {"temperatures": parameters.temperatures, "min_ps": parameters.min_ps}
-    WEIGHTS.launch({**common, **shares, "logits": logits, "weights": weights, "sums": sums}, WEIGHTS_TILE)
-    common |= {"sums": sums, "bits": parameters.bits, "out": out, "blocks": blocks}
-    if not cuts:
-        DRAW_FROM_ALL.launch({**common, "weights": weights}, DRAW_TILE)
-        return out
-    head = min(width, HEAD)
-    largest = logits.topk(head, sorted=False)
-    DRAW_FROM_HEAD.launch(
+    weights = torch.empty(rows, width, dtype=torch.int32, device=logits.device)
+    sums = torch.empty(rows, -(-width // BLOCK), dtype=torch.int64, device=logits.device)
+    WEIGHTS.launch(
         {
-            **common,
-            **shares,
-            "logits": largest.values,
-            "tokens": largest.indices,
-            "top_ps": parameters.top_ps,
-            "top_ks": parameters.top_ks,
-            "head": head,
+            "logits": logits,
+            "best": best,
+            "temperatures": parameters.temperatures,
+            "min_ps": parameters.min_ps,
+            "weights": weights,
+            "sums": sums,
+            "rows": rows,
+            "width": width,
         },
-        Tile((("HEAD", 1 << (head - 1).bit_length()), ("BLOCKS", BLOCKS)), 4, 1),
+        WEIGHTS_TILE,
     )
-    if head < width:
-        cuts_of = {"top_ps": parameters.top_ps, "top_ks": parameters.top_ks, "bits": parameters.bits}
-        whole = {"logits": logits, "weights": weights, "out": out, "rows": rows, "width": width}
-        DRAW_BEYOND_HEAD.launch({**whole, **cuts_of}, Tile((("BLOCK", WHOLE_BLOCK),), 16, 1))
+    return _Weighed(logits, best, weights, sums, parameters.top_ks, parameters.top_ps, parameters.bits)
+
+
+def _drawn(weighed: _Weighed, weights: torch.Tensor, sums: torch.Tensor) -> torch.Tensor:
+    """[n, 2] int32: what is drawn by weights [n, width] whose sums are [n, blocks]."""
+    rows, width = weights.shape
+    out = weights.new_empty(rows, 2)
+    DRAW_FROM_ALL.launch(
+        {
+            "weights": weights,
+            "sums": sums,
+            "best": weighed.best,
+            "bits": weighed.bits,
+            "out": out,
+            "rows": rows,
+            "width": width,
+            "blocks": sums.shape[1],
+        },
+        DRAW_TILE,
+    )
+    return out
+
+
+def _drawn_of_cut(weighed: _Weighed, head: int) -> torch.Tensor:
+    """[n, 2] int32: what is drawn of rows whose cuts are searched among as many of the largest logits."""
+    import torch
+
+    rows, width = weighed.weights.shape
+    found = weighed.logits, weighed.weights, weighed.sums, weighed.top_ks, weighed.top_ps
+    cut, checked = torch.empty_like(weighed.weights), weighed.weights.new_empty(rows)
+    sums = {name: torch.empty_like(weighed.sums) for name in ("cut_sums", "counts", "shares")}
+    common = {"weights": weighed.weights, "ends": boundaries(*found, head), **sums, "rows": rows, "width": width}
+    CUT_WEIGHTS.launch({**common, "logits": weighed.logits, "cut": cut}, WEIGHTS_TILE)
+    own = {"sums": weighed.sums, "top_ks": weighed.top_ks, "top_ps": weighed.top_ps, "checked": checked}
+    CHECK_CUTS.launch({**common, **own, "blocks": weighed.sums.shape[1]}, CHECK_TILE)
+    out = _drawn(weighed, cut, sums["cut_sums"])
+    # A row that is refused is so whatever its cut, and one whose cut is none has no token.
+    out[:, 1] = torch.maximum(out[:, 1], checked)
     return out

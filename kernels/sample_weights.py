@@ -49,13 +49,6 @@ def weigh(logit, best, temperature, min_p):
 
 
 @triton.jit
-def order_of(logit):
-    """Integers in the order of the logits, [n] int32; the two zeros are one."""
-    bits = (logit + 0.0).to(tl.int32, bitcast=True)
-    return bits ^ ((bits >> 31) & 0x7FFFFFFF)
-
-
-@triton.jit
 def drawn_share(bits, total):
     """⌊bits · total / 2⁶⁴⌋."""
     return tl.math.umulhi(bits.to(tl.uint64, bitcast=True), total.to(tl.uint64)).to(tl.int64)
@@ -83,20 +76,7 @@ def weights_kernel(logits, best, temperatures, min_ps, weights, sums, rows, widt
     tl.store(sums + row * tl.num_programs(1) + block, tl.sum(tl.where(live, weight, 0), 0))
 
 
-def sampling_contract(
-    kernel: str, parameters: tuple[Buffer | Integer | Constant, ...], grid: str, conclusion: str, unproved: str
-) -> Contract:
-    """The contract of a kernel that draws; no proof covers it."""
-    programs = ("rows", grid, "1")
-    return Contract(kernel, "sampling.sample", parameters, programs, (), (), (), conclusion, unproved=unproved)
-
-
-COMPARED = "what is drawn is compared with `sampling.sample` in tests and by audits of traces with candidates"
-"""What stands in for a proof."""
-
-
 ROW = tuple(Integer(name) for name in ("rows", "width"))
-SUMS = ("rows", "blocks")
 
 _WEIGHT = "kept_weight({}, best[i], temperatures[i], min_ps[i])"
 

@@ -28,8 +28,8 @@ def _certified(configuration: Mapping[str, object]) -> Iterator[Premise]:
     from vosti.impl.backends.cuda.certifier import UNVERIFIED
 
     kernels = (
-        "Each kernel that a forward launches, and of those that sample each that has a certificate, stores what its "
-        "row program gives of a row's own inputs, and nothing else"
+        "Each kernel that a forward launches, and each that samples, stores what its row program gives of a row's own "
+        "inputs, and nothing else"
     )
     if configuration["certificates"] == UNVERIFIED:
         yield Premise(f"{kernels}.", ASSUMED, "no binary has a certificate: --unsafe-unverified was asked for")
@@ -41,13 +41,6 @@ def _certified(configuration: Mapping[str, object]) -> Iterator[Premise]:
         LAUNCHED,
         "the engine: UncertifiedKernelError before the results of another binary are used",
     )
-    unproved = configuration["unproved"]
-    if isinstance(unproved, list) and unproved:
-        yield Premise(
-            f"What is computed beside the forward is what is documented: {', '.join(unproved)}.",
-            ASSUMED,
-            "no proof covers these kernels; they were compared with the specification on hostile rows",
-        )
 
 
 def _numerical(configuration: Mapping[str, object]) -> Premise:
@@ -81,7 +74,7 @@ def _of_contracts() -> Iterator[Premise]:
 
 
 def _of_sampler() -> Iterator[Premise]:
-    """The same of the kernels that sample and have certificates; they are no part of a forward."""
+    """The same of the kernels that sample, which are no part of a forward."""
     from vosti.kernels.catalogue import FIXED
     from vosti.proofs.forward_premises import LAUNCHER
 
@@ -98,6 +91,13 @@ def _of_sampler() -> Iterator[Premise]:
         "0 <= min_ps[i] <= 2**20.",
         ASSUMED,
         "by construction: tokens are drawn of rows that are found finite, and a sampler's state holds no other numbers",
+    )
+    yield Premise(
+        "Launches of check_cuts: 0 <= weights[i, t] <= 2**24; no sum of weights, and no number of tokens, is 2**43 or "
+        "more; 1 <= top_ps[i] <= 2**20.",
+        ASSUMED,
+        "by construction: weights are what weights stores, of fewer than 2**19 tokens, and a sampler's state holds no "
+        "other numbers",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
@@ -57,9 +57,6 @@ def proved_kernels(asked: AskedKernels, *, verbose: bool, stats: bool) -> Outcom
         click.echo(f"\n{time.perf_counter() - begun:.1f} s with {counted(asked.jobs, 'process', 'processes')}")
         click.echo(hardware())
     refused = [one for one in results if one.refusal is not None]
-    if not asked.files and asked.kernel is None:
-        for name, reason in _unproved().items():
-            click.echo(f"nothing is claimed of {name}: {reason}")
     solvers = "Z3 and again by cvc5" if asked.again else "Z3"
     click.echo(
         f"\nNot proved: {len(refused)} of {counted(total, 'kernel and configuration', 'kernels and configurations')}."
@@ -69,12 +66,6 @@ def proved_kernels(asked: AskedKernels, *, verbose: bool, stats: bool) -> Outcom
     cases = (JunitCase(one.kernel, one.name, one.refusal, one.seconds) for one in results)
     document = {"kernels": {"proved": not refused, "results": [asdict(one) for one in results]}}
     return Outcome(not refused, document, (suite("vosti prove kernels", cases),))
-
-
-def _unproved() -> Mapping[str, str]:
-    from vosti.kernels.verifier.entries import unproved
-
-    return unproved()
 
 
 @cache

@@ -293,7 +293,7 @@ _MAKERS: Mapping[str, Callable[[Instance, Data], Compute]] = {
 
 
 def samplers(data: Data, width: int = 3000) -> dict[str, Compute]:
-    """The kernels that draw, which are in no table: without cuts, and with cuts that some rows' heads do not decide."""
+    """The kernels that draw, which are in no table: without cuts, and with cuts that some rows' heads do not show."""
     logits = torch.randn(data.rows, width, device=data.device) * 3
     logits[::3] = logits[::3].round()
     logits[1::3] = 1.0
@@ -310,5 +310,5 @@ def samplers(data: Data, width: int = 3000) -> dict[str, Compute]:
     )
     return {
         "weights, draw_from_all": lambda: (draw(logits, parameters, cuts=False),),
-        "weights, draw_from_head, draw_beyond_head": lambda: (draw(logits, parameters, cuts=True),),
+        "weights, cut_weights, check_cuts, draw_from_all": lambda: (draw(logits, parameters, cuts=True),),
     }

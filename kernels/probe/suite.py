@@ -64,10 +64,7 @@ def probes(machine: Machine, table: Table, seed: int = SEED) -> Iterator[list[Fi
 
 
 def compile_ahead(table: Table, workers: Workers) -> Iterator[None]:
-    """Compile what the probes launch, several at once; a launch finds it in the cache. Yields as each is done.
-
-    (What draws from the few largest logits alone is left to its launch.)
-    """
+    """Compile what the probes launch, several at once; a launch finds it in the cache. Yields as each is done."""
     told, others = wanted(table)
     yield from workers.do([*(partial(_classes, one) for one in told), *others])
 

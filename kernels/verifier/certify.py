@@ -137,7 +137,7 @@ def default_store() -> Store:
 
 
 def forms(entries: Iterable[Entry], architecture: str, page_sizes: Iterable[int] = ()) -> list[Case]:
-    """Each form of each entry once, but for kernels that nothing is claimed of.
+    """Each form of each entry once.
 
     Attention has a form for each size of pages: those that instances are listed for, and the given ones.
     """
@@ -148,14 +148,13 @@ def forms(entries: Iterable[Entry], architecture: str, page_sizes: Iterable[int]
             sizes = further if listed.constants.get("PAGE") == PAGE_SIZES[0] else ()
             paged = (replace(listed, constants={**listed.constants, "PAGE": size}) for size in sizes)
             for instance in (listed, *paged):
-                if not instance.kernel.contract.unproved:
-                    case = Case(instance, architecture)
-                    found.setdefault(full_name(case), case)
+                case = Case(instance, architecture)
+                found.setdefault(full_name(case), case)
     return list(found.values())
 
 
 def launched(entries: Iterable[Entry], architecture: str, page_sizes: Iterable[int] = ()) -> list[Case]:
-    """What a model launches that something is claimed of: the forms of its entries, and those that no table has."""
+    """What a model launches: the forms of its entries, and those that no table has."""
     return [*forms(entries, architecture, page_sizes), *(Case(instance, architecture) for instance in FIXED)]
 
 

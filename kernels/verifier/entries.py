@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from vosti.kernels.attention_split import ATTENTION_MERGE, ATTENTION_SPLIT
 from vosti.kernels.attention_tiles import ROW_PROGRAM
-from vosti.kernels.catalogue import FIXED, KERNELS, SAMPLER, TARGETS, Instance, instances
+from vosti.kernels.catalogue import FIXED, TARGETS, Instance, instances
 from vosti.kernels.contract import Contract
 from vosti.kernels.digest import DIGEST, DIGEST_MERGE
 from vosti.kernels.errors import KernelError
@@ -88,7 +88,7 @@ class Case:
 
 
 def cases(architecture: str = ARCHITECTURE, model: str | None = None, *, every_page: bool = False) -> Iterator[Case]:
-    """Each kernel that something is claimed of, at each entry of the table (of a model's sizes) or as fixed, once.
+    """Each kernel, at each entry of the table (of a model's sizes) or as fixed, once.
 
     Raises:
         NothingToProveError: if there is no such model.
@@ -105,15 +105,9 @@ def cases(architecture: str = ARCHITECTURE, model: str | None = None, *, every_p
             constants = {**instance.constants, **({} if page is None else {"PAGE": page})}
             case = Case(replace(instance, constants=constants), architecture)
             # Numbers of warps and of stages are no part of the typed IR.
-            if case.name not in seen and not instance.kernel.contract.unproved:
+            if case.name not in seen:
                 seen.add(case.name)
                 yield case
-
-
-def unproved() -> Mapping[str, str]:
-    """The kernels that nothing is claimed of, and why."""
-    kernels = {**KERNELS, **SAMPLER}
-    return {name: one.contract.unproved for name, one in kernels.items() if one.contract.unproved}
 
 
 def own_cases(path: Path, architecture: str = ARCHITECTURE) -> list[Case]:

@@ -122,26 +122,16 @@ def test_the_sampler_weighs_by_what_a_certificate_names(
     constants: dict[str, int], refused: bool, certifier: Certifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What every model launches has a certificate, beside the entries; a binary of another tile has none."""
-    (instance,) = (one for one in FIXED if one.kernel is SAMPLER["weights"])
-    other = replace(instance, tile=replace(instance.tile, blocks=tuple(constants.items()) or instance.tile.blocks))
-    weighing, drawing = Compiled(other), Compiled(other)
-    monkeypatch.setattr("vosti.kernels.sample.WEIGHTS", Kernel(weighing, SAMPLER["weights"].contract))
-    contract = replace(SAMPLER["draw_from_all"].contract, unproved="because")
-    monkeypatch.setattr("vosti.kernels.sample.DRAW_FROM_ALL", Kernel(drawing, contract))
+    weighs, draws = (next(one for one in FIXED if one.kernel is SAMPLER[name]) for name in ("weights", "draw_from_all"))
+    other = replace(weighs, tile=replace(weighs.tile, blocks=tuple(constants.items()) or weighs.tile.blocks))
+    weighing, drawing = Compiled(other), Compiled(draws)
+    monkeypatch.setattr("vosti.kernels.sample.WEIGHTS", Kernel(weighing, weighs.kernel.contract))
+    monkeypatch.setattr("vosti.kernels.sample.DRAW_FROM_ALL", Kernel(drawing, draws.kernel.contract))
     parameters = Parameters(torch.ones(2, dtype=torch.float64), *torch.zeros(4, 2, dtype=torch.int64))
 
     with certifier.watching(), pytest.raises(UncertifiedKernelError, match="of weights") if refused else nullcontext():
         draw(torch.zeros(2, 64), parameters, cuts=False)
     assert (1, 0 if refused else 1) == (weighing.launches, drawing.launches)
-
-
-def test_what_nothing_is_claimed_of_is_launched(certifier: Certifier, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A contract that says so needs no certificate."""
-    contract = replace(KERNELS["embedding"].contract, unproved="because")
-    function = Compiled(next(instances(TABLE.entry("embedding", width=256, scaled=1))))
-
-    with certifier.watching():
-        launched(function, monkeypatch, contract)
 
 
 def test_what_is_unverified_is_loud(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,12 +156,12 @@ def test_the_two_options_exclude_each_other() -> None:
 
 
 def test_certificates_are_described(certifier: Certifier) -> None:
-    """Their digest is that of all that they say, whatever is required beside them; who has none is named."""
+    """Their digest is that of all that they say, whatever is required beside them; all that is launched has one."""
     described = certifier.described([EMBEDDING])
     certifier.require([TABLE.entry("embedding", width=1024, scaled=0)])
 
     assert described == certifier.described([EMBEDDING])
-    assert sorted(set(SAMPLER) - {one.kernel.contract.kernel for one in FIXED}) == described["unproved"]
+    assert [] == described["unproved"]
     assert described != certifier.described([TABLE.entry("embedding", width=1024, scaled=0)])
     assert 64 == len(str(described["certificates"]))
 

@@ -11,6 +11,7 @@ pytest.importorskip("triton", reason="the kernels need Triton, which is not inst
 import torch
 
 from vosti.kernels.catalogue import KERNELS, SAMPLER
+from vosti.kernels.contract import Access, Buffer
 from vosti.kernels.launch import Kernel
 from vosti.kernels.probe.launches import Data, computation, samplers
 from vosti.kernels.probe.repeats import kernel_forms
@@ -22,7 +23,7 @@ Launched = list[tuple[str, dict[str, Any], Tile]]
 
 @pytest.fixture
 def launched(monkeypatch: pytest.MonkeyPatch) -> Launched:
-    """Launches, of which only the premises are checked: kernel, constants, tile."""
+    """Launches, of which only the premises are checked, and which write zeros: kernel, constants, tile."""
     launches: Launched = []
 
     def check(self: Kernel, arguments: dict[str, Any], tile: Tile, **sizes: int) -> None:
@@ -31,6 +32,9 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> Launched:
         assert 0 not in self.contract.programs({**values, **sizes})
         constants = {name: value for name, value in arguments.items() if name in self.contract.constants}
         launches.append((self.contract.kernel, constants, tile))
+        for parameter in self.contract.parameters:
+            if isinstance(parameter, Buffer) and parameter.access is Access.WRITE:
+                arguments[parameter.name].zero_()
 
     monkeypatch.setattr(Kernel, "launch", check)
     return launches

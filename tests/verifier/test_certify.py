@@ -20,7 +20,6 @@ from vosti.kernels.catalogue import TARGETS, Instance, instances
 from vosti.kernels.launch import Kernel
 from vosti.kernels.tables import load
 from vosti.kernels.tile import Tile
-from vosti.kernels.verifier import certify as module
 from vosti.kernels.verifier.binding import BindingError, Certificate, encode
 from vosti.kernels.verifier.certify import (
     FOLDER,
@@ -202,17 +201,6 @@ def test_attention_has_a_form_for_each_size_of_pages() -> None:
         assert sorted(sizes) == [8, 16, 64]
         assert {full_name(case) for case in plain} < {full_name(case) for case in paged}
         assert 1 == len(paged) - len(plain)
-
-
-def test_nothing_is_claimed_of_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel whose contract says so has no form to prove."""
-    entry = load("sm_90").entry("embedding", width=256, scaled=0)
-    (instance,) = instances(entry)
-    contract = dataclasses.replace(instance.kernel.contract, unproved="because")
-    other = dataclasses.replace(instance, kernel=Kernel(instance.kernel.function, contract))
-    monkeypatch.setattr(module, "instances", lambda entry: [other])
-
-    assert [] == forms([entry], "sm_90")
 
 
 WITHOUT_SOLVER = """

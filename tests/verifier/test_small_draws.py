@@ -1,6 +1,7 @@
-"""The sampler's kernels that no proof covers, on all small rows: their tile IR draws what `vosti.spec.sampling` draws.
+"""The sampler on all small rows, from search to draw: its kernels' tile IR draws what `vosti.spec.sampling` draws.
 
-Tiles have two lanes, so that a row of three or four tokens is longer than the head, and has several blocks and a tail.
+Each kernel is proved; here they are what they are together. Tiles have two lanes, so that a row of three or four tokens
+is longer than the head, and has several blocks and a tail.
 Logits are of few levels, so that there are ties everywhere. Of each token that may be drawn, both bits at the ends of
 its share are tried: a draw that is off by one takes another token there.
 """
@@ -8,6 +9,7 @@ its share are tried: a draw that is off by one takes another token there.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from itertools import product
 from math import inf
 
@@ -17,8 +19,12 @@ from hypothesis import strategies as st
 
 pytest.importorskip("triton", reason="the kernels need Triton, which is not installed")
 
-from small_draws import Case, Edits, deciding_bits, differing
-from vosti.spec.sampling import P_UNIT, SamplerState
+import torch
+
+from small_draws import Case, Edits, deciding_bits, differing, interpreted
+from vosti.kernels import sample
+from vosti.kernels.errors import UndecidedRowError
+from vosti.spec.sampling import P_UNIT, SamplerState, choose, kept
 
 STATES = [
     SamplerState(1.0, top_k, top_p, min_p, 0, 0)
@@ -95,60 +101,86 @@ def test_random_rows_are_drawn_from(row: list[float], state: SamplerState, bits:
     assert [] == differing([(tuple(row), state, bits)])
 
 
+# ---------------------------------------------------------------- ends that are none
+
+ENDS = (-(2**31), -1, 0, 1, 2, 3, 2**31 - 1)
+"""Of a row of three tokens: each, and what is none."""
+
+LIES = [
+    (case, ends)
+    for state in (
+        SamplerState(1.0, 2, P_UNIT, 0, 0, 0),
+        SamplerState(1.0, 0, P_UNIT // 2, P_UNIT // 2, 0, 0),
+        STATES[7],
+    )
+    for case in cases([(-0.75, 0.0, -0.0)], [state])[::3]
+    for ends in product(ENDS, repeat=2)
+]
+
+
+def test_a_lie_is_found_out() -> None:
+    """Whatever the search says first of a row, what is drawn is what the text draws."""
+    assert [] == differing([case for case, _ in LIES], lies=[ends for _, ends in LIES])
+
+
+def test_a_search_that_lies_again_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is drawn of a row whose cut is not found at all, nor of those beside it."""
+    row, state = (-0.75, 0.0, 0.0), SamplerState(1.0, 2, P_UNIT, 0, 0, 0)
+    parameters = sample.Parameters(
+        torch.ones(2, dtype=torch.float64), *torch.tensor([[2, 2], [P_UNIT] * 2, [0, 0], [0, 0]])
+    )
+    for ends, refused in (((2, 2), False), ((2, 1), True), ((1, 2), True), ((0, 0), True)):
+        told = torch.tensor([(2, 2), ends], dtype=torch.int32)
+        monkeypatch.setattr(sample, "boundaries", lambda logits, *_, told=told: told[-len(logits) :].clone())
+        with interpreted(), pytest.raises(UndecidedRowError, match="1 of 2 rows") if refused else nullcontext():
+            sample.draw(torch.tensor([row, row]), parameters, cuts=True)
+    assert 1 == choose(kept(row, state), 0)
+
+
+# ---------------------------------------------------------------- faults
+
 FAULTS: dict[str, tuple[str, Edits]] = {
-    "head: a sum that is the draw exceeds it": (
-        "draw_from_head",
-        (("%181 = arith.cmpi sle", "%181 = arith.cmpi slt"),),
+    "cut: of the last's level all are kept": ("cut_weights", (("%43 = arith.cmpf ogt", "%43 = arith.cmpf oge"),)),
+    "cut: of the last's level those behind it are kept": (
+        "cut_weights",
+        (("%46 = arith.cmpi sle", "%46 = arith.cmpi sge"),),
     ),
-    "head: of equal logits the last comes first": (
-        "draw_from_head",
-        (
-            ("%25 = arith.subi %cst_30, %17", "%25 = arith.maxsi %17, %17"),
-            ("%36 = arith.subi %cst_30, %35", "%36 = arith.maxsi %35, %35"),
-        ),
+    "cut: the last is not kept": ("cut_weights", (("%46 = arith.cmpi sle", "%46 = arith.cmpi slt"),)),
+    "cut: of the kth's level all count": ("cut_weights", (("%34 = arith.cmpf ogt", "%34 = arith.cmpf oge"),)),
+    "cut: the kth is taken for the last": (
+        "cut_weights",
+        (("tt.addptr %11, %30", "tt.addptr %11, %25"), ("tt.splat %30", "tt.splat %25")),
     ),
-    "head: one more than top-k": ("draw_from_head", (("%117 = arith.cmpi slt", "%117 = arith.cmpi sle"),)),
-    "head: one more than top-p": ("draw_from_head", (("%141 = arith.cmpi slt", "%141 = arith.cmpi sle"),)),
-    "head: what just passes min-p is dropped": (
-        "draw_from_head",
-        (("%112 = arith.cmpi sge", "%112 = arith.cmpi sgt"),),
+    "cut: everything is kept": ("cut_weights", (("%58 = arith.trunci %49", "%58 = arith.trunci %19"),)),
+    "cut: all weights are summed up": ("cut_weights", (("%60 = arith.select %8, %49", "%60 = arith.select %8, %19"),)),
+    "cut: all weights are shares": ("cut_weights", (("%68 = arith.select %8, %67", "%68 = arith.select %8, %19"),)),
+    "check: any kth will do": ("check_cuts", (("%58 = arith.cmpi eq, %16, %41", "%58 = arith.cmpi eq, %16, %16"),)),
+    "check: top-k does not count": ("check_cuts", (("arith.select %44, %21, %11", "arith.select %44, %11, %11"),)),
+    "check: top-k cuts always": ("check_cuts", (("%42 = arith.cmpi sgt", "%42 = arith.cmpi sge"),)),
+    "check: top-p may be reached before the last": ("check_cuts", (("%51 = arith.cmpi slt", "%51 = arith.cmpi sle"),)),
+    "check: top-p need not be reached": ("check_cuts", (("%54 = arith.andi %51, %53", "%54 = arith.andi %51, %51"),)),
+    "check: the last may come too late": ("check_cuts", (("%54 = arith.andi %51, %53", "%54 = arith.andi %53, %53"),)),
+    "check: without the last's own weight": ("check_cuts", (("%52 = arith.muli %26", "%52 = arith.muli %49"),)),
+    "check: with the last's own weight": ("check_cuts", (("%50 = arith.muli %49", "%50 = arith.muli %26"),)),
+    "check: top-p in other units": (
+        "check_cuts",
+        (("%52 = arith.muli %26, %c1048576_i64", "%52 = arith.muli %26, %c1_i64"),),
     ),
-    "head: decided where equal logits lie beyond": (
-        "draw_from_head",
-        (("%151 = arith.cmpi sgt", "%151 = arith.cmpi slt"),),
+    "check: the kth's own weight": (
+        "check_cuts",
+        (("%31 = arith.addi %30, %c1_i64", "%31 = arith.muli %30, %c1_i64"),),
     ),
-    "beyond: a sum that is the draw exceeds it": (
-        "draw_beyond_head",
-        (("%80 = arith.cmpi sle", "%80 = arith.cmpi slt"),),
-    ),
-    "beyond: the sum of the blocks before is not carried": (
-        "draw_beyond_head",
-        (("%87 = arith.addi %reached, %86", "%87 = arith.addi %reached, %reached"),),
-    ),
-    "beyond: equal logits of the blocks before are not counted": (
-        "draw_beyond_head",
-        (("%85 = arith.addi %seen, %84", "%85 = arith.addi %seen, %seen"),),
-    ),
-    "beyond: one more of equal logits": ("draw_beyond_head", (("%68 = arith.cmpi slt", "%68 = arith.cmpi sle"),)),
-    "beyond: another bound of top-k": (
-        "draw_beyond_head",
-        (("%46 = arith.cmpi slt, %45, %10", "%46 = arith.cmpi sgt, %45, %10"),),
-    ),
-    "beyond: as many as are equal, instead of what top-k leaves of them": (
-        "draw_beyond_head",
-        (("%k_level_11 = arith.subi %10, %15", "%k_level_11 = arith.addi %10, %15"),),
-    ),
-    "beyond: another bound of top-p": (
-        "draw_beyond_head",
-        (("%47 = arith.cmpi slt, %46, %22", "%47 = arith.cmpi sgt, %46, %22"),),
-    ),
+    "check: everything is decided": ("check_cuts", (("%61 = arith.xori %60, %true", "%61 = arith.andi %57, %58"),)),
+    "draw: a sum that is the draw exceeds it": ("draw_from_all", (("%44 = arith.cmpi sle", "%44 = arith.cmpi slt"),)),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found(fault: str) -> None:
-    """A kernel with it draws another token in some case."""
+    """With it, another token is drawn in some case, or none."""
     kernel, edits = FAULTS[fault]
 
-    assert differing(FEW, kernel, edits)
+    assert differing(FEW, kernel, edits) or differing(
+        [case for case, _ in LIES], kernel, edits, [ends for _, ends in LIES]
+    )

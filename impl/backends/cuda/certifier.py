@@ -103,14 +103,13 @@ class Certifier:
         if binary in self._checked:
             return
         contract = kernel.contract
-        if not contract.unproved:
-            machine_code = hashlib.sha256(binary.asm["cubin"]).hexdigest()
-            if machine_code not in self._certified.get((contract.kernel, _constants(contract, values)), ()):
-                raise UncertifiedKernelError(
-                    f"What was launched of {contract.kernel} is a binary that no certificate names, so nothing that "
-                    "it computed is used: was the kernel edited, or the compiler's cache (~/.triton/cache)? Load the "
-                    "model again, which proves what is there now; or use --unsafe-unverified, and W says so."
-                )
+        machine_code = hashlib.sha256(binary.asm["cubin"]).hexdigest()
+        if machine_code not in self._certified.get((contract.kernel, _constants(contract, values)), ()):
+            raise UncertifiedKernelError(
+                f"What was launched of {contract.kernel} is a binary that no certificate names, so nothing that "
+                "it computed is used: was the kernel edited, or the compiler's cache (~/.triton/cache)? Load the "
+                "model again, which proves what is there now; or use --unsafe-unverified, and W says so."
+            )
         self._checked.add(binary)
 
 

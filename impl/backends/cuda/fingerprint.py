@@ -41,11 +41,12 @@ KERNELS = (
     "rotary_store",
     "sample",
     "sample_cuts",
+    "sample_search",
     "sample_weights",
     "tile",
     "trees",
 )
-"""Modules of `vosti.kernels` that values pass through, and those that draw tokens: nothing is proved of these."""
+"""Modules of `vosti.kernels` that values pass through, and those that draw tokens."""
 
 HOST = ("backend", "binding", "forward", "lowering", "metadata")
 """Modules of this package that do."""

@@ -72,21 +72,20 @@ def _sampled(names: list[str]) -> None:
 
 @case
 def tokens_of_hostile_rows() -> None:
-    """Short rows are ranked whole."""
+    """Of short rows all is looked at."""
     _sampled(["one token", "ties at the k boundary", "two zeros", "huge", "+inf", "at the end of the weights"])
 
 
 @case
 def tokens_of_rows_that_are_longer_than_the_head() -> None:
-    """Where the largest logits do not tell, the cut is found by bisection: behind them, or among equal logits."""
+    """Where the largest logits do not tell, the cut is found among all: behind them, or among equal logits."""
     from vosti.kernels import sample
 
-    before = sample.HEAD, sample.WHOLE_BLOCK
-    sample.HEAD, sample.WHOLE_BLOCK = 8, 128
+    before, sample.HEAD = sample.HEAD, 8
     try:
         _sampled(["all equal", "bfloat16 ladder", "powers of a half"])
     finally:
-        sample.HEAD, sample.WHOLE_BLOCK = before
+        sample.HEAD = before
 
 
 @case

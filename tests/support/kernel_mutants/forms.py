@@ -142,6 +142,8 @@ FORMS = (
     Form("digest", "digest", {}, {"BLOCK": 64}),
     Form("digest of parts", "digest_merge", {}, {"BLOCK": 4}),
     Form("weights of a sampler", "weights", {}, {"BLOCK": 2048}),
+    Form("weights that are cut", "cut_weights", {}, {"BLOCK": 2048}),
+    Form("check of a cut", "check_cuts", {}, {"BLOCKS": 256}),
     Form("draw from all tokens", "draw_from_all", {}, {"BLOCK": 2048, "BLOCKS": 256}),
     Form("merge", "attention_merge", {**_ATTENTION, "WINDOW": 0, "SPLIT": 1024, "BLOCK_R": 16}, {}),
     Form("merge, window", "attention_merge", {**_ATTENTION, "WINDOW": 150, "SPLIT": 1024, "BLOCK_R": 16}, {}),
