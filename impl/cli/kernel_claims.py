@@ -76,6 +76,7 @@ def _of_contracts() -> Iterator[Premise]:
 def _of_sampler() -> Iterator[Premise]:
     """The same of the kernels that sample, which are no part of a forward."""
     from vosti.kernels.catalogue import FIXED
+    from vosti.kernels.verifier.certify import ranges
     from vosti.proofs.forward_premises import LAUNCHER
 
     carried, by = seen_to(LAUNCHER)
@@ -86,18 +87,17 @@ def _of_sampler() -> Iterator[Premise]:
             # A definition takes nothing for granted.
             if not fact.kept.startswith("by definition"):
                 yield Premise(f"Launches of {contract.kernel}: {fact.holds}.", ASSUMED, fact.kept)
+        if ranges(contract):
+            yield Premise(
+                f"Launches of {contract.kernel}: {'; '.join(ranges(contract))}.",
+                ASSUMED,
+                "by construction: fewer than 2**19 tokens have weights, of at most 2**24, and a sampler's state holds "
+                "no other numbers",
+            )
     yield Premise(
-        "Launches of weights: best[i] is the largest of row i's logits; none is NaN; temperatures[i] > 0; "
-        "0 <= min_ps[i] <= 2**20.",
+        "Launches of weights: best[i] is the largest of row i's logits; none is NaN; temperatures[i] > 0.",
         ASSUMED,
         "by construction: tokens are drawn of rows that are found finite, and a sampler's state holds no other numbers",
-    )
-    yield Premise(
-        "Launches of check_cuts: 0 <= weights[i, t] <= 2**24; no sum of weights, and no number of tokens, is 2**43 or "
-        "more; 1 <= top_ps[i] <= 2**20.",
-        ASSUMED,
-        "by construction: weights are what weights stores, of fewer than 2**19 tokens, and a sampler's state holds no "
-        "other numbers",
     )
 
 

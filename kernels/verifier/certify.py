@@ -76,14 +76,19 @@ def certify(case: Case, binary: Any) -> Certificate:
 
 def premises(contract: Contract) -> tuple[str, ...]:
     """What a proof takes for granted of a launch, in words and expressions."""
-    buffers = [parameter for parameter in contract.parameters if isinstance(parameter, Buffer)]
     return (
         f"buffers do not overlap, and begin at multiples of {ALIGNMENT} bytes",
         *(f"{written} may be {read} if {condition}" for written, read, condition in contract.in_place),
         *contract.premises,
-        *(f"{buffer.within[0]} <= {buffer.name}[...] < {buffer.within[1]}" for buffer in buffers if buffer.within),
+        *ranges(contract),
         *(f"for all {', '.join(fact.names)}: {fact.holds} (kept {fact.kept})" for fact in contract.facts),
     )
+
+
+def ranges(contract: Contract) -> tuple[str, ...]:
+    """The ranges in which integers are taken to be: of buffers, and of what facts define."""
+    buffers = [one for one in (*contract.parameters, *contract.context) if isinstance(one, Buffer)]
+    return tuple(f"{one.within[0]} <= {one.name}[...] < {one.within[1]}" for one in buffers if one.within)
 
 
 @dataclass(frozen=True)

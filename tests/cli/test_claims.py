@@ -65,14 +65,6 @@ def test_every_premise_of_every_contract_is_there() -> None:
     assert all(premise.carried in MEANING for premise in claimed)
 
 
-WITHIN = {
-    ("min_ps", ("0", "2**20 + 1")): "0 <= min_ps[i] <= 2**20",
-    ("top_ps", ("1", "2**20 + 1")): "1 <= top_ps[i] <= 2**20",
-    ("weights", ("0", "2**24 + 1")): "0 <= weights[i, t] <= 2**24",
-}
-"""How the claim says what the sampler's buffers hold."""
-
-
 def test_the_premises_of_sampling_are_there() -> None:
     """Those that the launcher checks, facts that are no definitions, and what is said of each buffer's contents."""
     claimed = premises(W)
@@ -83,9 +75,10 @@ def test_the_premises_of_sampling_are_there() -> None:
         facts = {fact.holds: fact.kept for fact in contract.facts if "by definition" not in fact.kept}
         stated = {premise.statement.partition(": ")[2].removesuffix("."): premise.by for premise in of}
         assert facts.items() <= stated.items()
-        for buffer in contract.parameters:
+        for buffer in (*contract.parameters, *contract.context):
             if isinstance(buffer, Buffer) and buffer.within:
-                assert any(WITHIN[buffer.name, buffer.within] in premise.statement for premise in of)
+                low, high = buffer.within
+                assert any(f"{low} <= {buffer.name}[...] < {high}" in premise.statement for premise in of)
 
 
 @pytest.mark.parametrize(

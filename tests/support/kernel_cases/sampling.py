@@ -90,7 +90,7 @@ def tokens_of_rows_that_are_longer_than_the_head() -> None:
 
 @case
 def tokens_of_a_row_that_is_longer_than_two_blocks() -> None:
-    """Drawn from all tokens: from one block or another, the last one not full."""
+    """Drawn from one block or another, the last one not full; with cuts, too, of which some are beyond the head."""
     import torch
 
     from hostile_rows import sampler_state
@@ -103,3 +103,7 @@ def tokens_of_a_row_that_is_longer_than_two_blocks() -> None:
     drawn = tokens(row[None].repeat(len(states), 1), states)
     assert [sample(row.tolist(), state, [], 0) for state in states] == drawn
     assert len({token // BLOCK for token in drawn if token is not None}) == 3
+    cuts = [(3000, 1.0, 1), (3000, 0.9, 2), (0, 0.97, 3), (5, 0.5, 4)]
+    states = [sampler_state(temperature=2.0, top_k=k, top_p=p, min_p=0.001, seed=seed) for k, p, seed in cuts]
+    drawn = tokens(row[None].repeat(len(states), 1), states)
+    assert [sample(row.tolist(), state, [], 0) for state in states] == drawn
