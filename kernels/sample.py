@@ -19,7 +19,7 @@ from vosti.kernels.errors import UndecidedRowError
 from vosti.kernels.launch import Kernel
 from vosti.kernels.sample_cuts import CHECK_CUTS, CUT_WEIGHTS
 from vosti.kernels.sample_search import boundaries
-from vosti.kernels.sample_weights import ROW, WEIGHTS, drawn_share, first_beyond
+from vosti.kernels.sample_weights import ROW, WEIGHTS
 from vosti.kernels.tile import Tile
 
 if TYPE_CHECKING:
@@ -47,6 +47,18 @@ DRAWN, UNDECIDED, REFUSED = 0, 1, 2
 """What becomes of a row: it has its token; its cut was not found; the specification refuses it."""
 
 
+@triton.jit
+def _drawn_share(bits, total):
+    """⌊bits · total / 2⁶⁴⌋."""
+    return tl.math.umulhi(bits.to(tl.uint64, bitcast=True), total.to(tl.uint64)).to(tl.int64)
+
+
+@triton.jit
+def _first_beyond(reached, draw):
+    """How many of the ascending sums do not exceed the draw."""
+    return tl.sum((reached <= draw).to(tl.int32), 0)
+
+
 @triton.jit(do_not_specialize=["rows", "width", "blocks"])
 def draw_from_all_kernel(
     weights, sums, best, bits, out, rows, width, blocks, BLOCK: tl.constexpr, BLOCKS: tl.constexpr
@@ -57,12 +69,12 @@ def draw_from_all_kernel(
     partial = tl.load(sums + row * blocks + place, mask=place < blocks, other=0)
     reached = tl.cumsum(partial, 0)
     total = tl.sum(partial, 0)
-    draw = drawn_share(tl.load(bits + row), total)
-    block = tl.minimum(first_beyond(reached, draw), blocks - 1)
+    draw = _drawn_share(tl.load(bits + row), total)
+    block = tl.minimum(_first_beyond(reached, draw), blocks - 1)
     before = tl.sum(tl.where(place < block, partial, 0), 0)
     token = block * BLOCK + tl.arange(0, BLOCK)
     weight = tl.load(weights + row * width + token, mask=token < width, other=0).to(tl.int64)
-    drawn = block * BLOCK + first_beyond(before + tl.cumsum(weight, 0), draw)
+    drawn = block * BLOCK + _first_beyond(before + tl.cumsum(weight, 0), draw)
     largest = tl.load(best + row)
     accepted = largest > float("-inf")
     tl.store(out + row * 2, drawn)

@@ -1,4 +1,4 @@
-"""Weights of tokens, as `vosti.spec.sampling` has them, and what the kernels that draw from them share.
+"""Weights of tokens, as `vosti.spec.sampling` has them.
 
 A weight is an integer, made by the same sequence of correctly rounded float64 operations as in the specification; what
 follows from weights is integer arithmetic.
@@ -30,7 +30,7 @@ def _real(x):
 
 
 @triton.jit
-def weigh(logit, best, temperature, min_p):
+def _weigh(logit, best, temperature, min_p):
     """`sampling.weight` of each token, 0 where min-p drops it; all [n], best and temperature [1]."""
     x = (logit.to(tl.float64) - best.to(tl.float64)) / temperature
     x = tl.where(logit == best, 0.0, x)
@@ -48,18 +48,6 @@ def weigh(logit, best, temperature, min_p):
     return tl.where(weight * P_UNIT >= min_p * _WEIGHT_UNIT, weight, 0)
 
 
-@triton.jit
-def drawn_share(bits, total):
-    """⌊bits · total / 2⁶⁴⌋."""
-    return tl.math.umulhi(bits.to(tl.uint64, bitcast=True), total.to(tl.uint64)).to(tl.int64)
-
-
-@triton.jit
-def first_beyond(reached, draw):
-    """How many of the ascending sums do not exceed the draw."""
-    return tl.sum((reached <= draw).to(tl.int32), 0)
-
-
 @triton.jit(do_not_specialize=["rows", "width"])
 def weights_kernel(logits, best, temperatures, min_ps, weights, sums, rows, width, BLOCK: tl.constexpr):
     """See `WEIGHTS`."""
@@ -69,7 +57,7 @@ def weights_kernel(logits, best, temperatures, min_ps, weights, sums, rows, widt
     one = tl.arange(0, 1)
     live = token < width
     logit = tl.load(logits + row * width + token, mask=live, other=float("-inf"))
-    weight = weigh(
+    weight = _weigh(
         logit, tl.load(best + row + one), tl.load(temperatures + row + one), tl.load(min_ps + row + one).to(tl.int64)
     )
     tl.store(weights + row * width + token, weight.to(tl.int32), mask=live)
