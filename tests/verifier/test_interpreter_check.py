@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("triton", reason="the kernels need Triton, which is not installed")
 
 from launches import Launch
-from vosti.kernels.catalogue import KERNELS, instances
+from vosti.kernels.catalogue import KERNELS, SAMPLER, instances
 
 PROGRAM = Path(__file__).parents[1] / "gpu" / "interpreter_check.py"
 
@@ -34,11 +34,11 @@ def check() -> ModuleType:
 
 @pytest.fixture(scope="module")
 def launches(check: ModuleType) -> list[Launch]:
-    """A linear layer, a norm and a copy, done by the interpreter in the GPU's place."""
+    """A linear layer, a norm, a copy and a few draws, done by the interpreter in the GPU's place."""
     forms = [form for one in check.entries() for form in instances(one)]
     chosen = {form.kernel.contract.kernel: form for form in forms}
     some = [chosen[name] for name in ("linear", "rms_norm", "kv_store")]
-    found: list[Launch] = check.launches(some, dry_run=True, sampled_rows=0)
+    found: list[Launch] = check.launches(some, dry_run=True)
     return found
 
 
@@ -57,8 +57,9 @@ def test_what_is_the_same_passes_and_faults_are_found(check: ModuleType, launche
     rows, unread = check.check(launches)
 
     assert {} == unread
-    assert {"linear", "rms_norm", "kv_store"} <= {name for name, row in rows.items() if row.launches}
-    for name in ("linear", "rms_norm", "kv_store"):
+    launched = {"linear", "rms_norm", "kv_store", *SAMPLER}
+    assert launched == {name for name, row in rows.items() if row.launches}
+    for name in launched:
         row = rows[name]
         assert (row.elements, 0) == (row.same, row.problems)
         assert 0 < row.faults == row.found
