@@ -12,7 +12,7 @@ import torch
 
 pytest.importorskip("triton", reason="the kernels need Triton, which is not installed")
 
-from vosti.kernels.catalogue import KERNELS
+from vosti.kernels.catalogue import KERNELS, SAMPLER
 from vosti.kernels.contract import Buffer, Constant, Descriptor, Integer
 from vosti.kernels.digest import layout
 from vosti.kernels.embedding import EMBEDDING, embedding
@@ -70,10 +70,10 @@ def problems(kernel: Kernel) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("name", sorted(KERNELS))
+@pytest.mark.parametrize("name", sorted({**KERNELS, **SAMPLER}))
 def test_a_contract_describes_its_kernel(name: str) -> None:
     """Parameters, constants and unspecialised integers are those of the function; expressions use known names only."""
-    assert [] == problems(KERNELS[name])
+    assert [] == problems({**KERNELS, **SAMPLER}[name])
 
 
 @pytest.mark.parametrize("fault", ["missing", "constant", "unknown", "order"])
