@@ -14,6 +14,7 @@ import triton
 from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
+from triton.runtime.jit import JITFunction
 
 from vosti.kernels.contract import ALIGNMENT, Buffer, Constant, Contract, Descriptor, Integer, Real, size
 from vosti.kernels.errors import PremiseError
@@ -45,12 +46,29 @@ def watched(watch: Watch | None) -> Iterator[None]:
         _WATCH.reset(token)
 
 
+def with_key(function: Any) -> Any:
+    """The Triton function, whose key in the compiler's cache has the constants of all functions that it calls.
+
+    Triton makes a function's key when it is first asked for. Of the constants that a called function uses, the key has
+    those that are known by then: all if the called one's key was made before, else none. So a constant could be edited,
+    and what was compiled before be found; and each process would have keys by the order in which it asks.
+    """
+    if isinstance(function, JITFunction):
+        for name in function.fn.__code__.co_names:
+            with_key(function.fn.__globals__.get(name))
+        function.cache_key  # noqa: B018
+    return function
+
+
 @dataclass(frozen=True, eq=False)
 class Kernel:
     """A Triton function and its contract."""
 
     function: Any
     contract: Contract
+
+    def __post_init__(self) -> None:
+        with_key(self.function)
 
     # ------------------------------------------------------------ on the GPU
 

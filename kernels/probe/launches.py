@@ -12,8 +12,9 @@ from torch import Tensor
 
 from vosti.kernels.attention import Sequences, attention
 from vosti.kernels.attention_split import Scratch, attention_split, splits_needed
+from vosti.kernels.attention_tiles import ROW_PROGRAM
 from vosti.kernels.candidates import make_tile
-from vosti.kernels.catalogue import Instance
+from vosti.kernels.catalogue import KERNELS, Instance
 from vosti.kernels.digest import digest, layout
 from vosti.kernels.embedding import embedding
 from vosti.kernels.finite import flag_logits
@@ -32,6 +33,9 @@ Compute = Callable[[], tuple[Tensor, ...]]
 
 KNOWN = 50
 """Positions and tokens that tables have."""
+
+_PAGE = 16
+"""Slots of a page, for kernels that know nothing of pages."""
 
 
 @dataclass(frozen=True)
@@ -216,7 +220,7 @@ def _attention(instance: Instance, data: Data) -> Compute:
     """Both forms: what the first launch of the split form leaves is given too."""
     sizes, kernel = instance.constants, instance.kernel.contract.kernel
     heads, kv_heads, d = sizes["HEADS"], sizes["KV_HEADS"], sizes["HEAD_DIM"]
-    window, scale, page = sizes["WINDOW"] or None, d**-0.5, sizes.get("PAGE", 16)
+    window, scale, page = sizes["WINDOW"] or None, d**-0.5, sizes.get("PAGE", _PAGE)
     most = data.rows if kernel == "attention" else _tile_rows(instance) // (heads // kv_heads)
     counts = (min(data.rows, most), min(3, most), 0, 1)
     lengths = (max(data.keys, counts[0]), 70, 5, data.keys // 2)
@@ -234,7 +238,7 @@ def _attention(instance: Instance, data: Data) -> Compute:
             attention(queries, cache, sequences, out, flags, scale, instance.tile, window=window)
             return out, flags
         merges = kernel == "attention_merge"
-        tile = make_tile(4, 1, BLOCK_R=_tile_rows(instance), BLOCK_D=d) if merges else instance.tile
+        tile = split_before(instance).tile if merges else instance.tile
         merge_tile = instance.tile if merges else make_tile(1, 1)
         splits = splits_needed(max(lengths), max(counts), window)
         scratch = Scratch.allocate(len(counts), kv_heads, splits, _tile_rows(instance), d, data.device)
@@ -245,6 +249,13 @@ def _attention(instance: Instance, data: Data) -> Compute:
         return out, flags, *states
 
     return compute
+
+
+def split_before(merge: Instance) -> Instance:
+    """The form of `attention_split` that is launched before a form of `attention_merge`."""
+    sizes = {name: size for name, size in merge.constants.items() if name != "BLOCK_R"}
+    tile = make_tile(4, 1, BLOCK_R=_tile_rows(merge), BLOCK_D=sizes["HEAD_DIM"])
+    return Instance(KERNELS["attention_split"], sizes | {"TILE": ROW_PROGRAM["TILE"], "PAGE": _PAGE}, tile)
 
 
 def _tile_rows(instance: Instance) -> int:

@@ -16,7 +16,7 @@ from triton.backends.compiler import GPUTarget
 from vosti.kernels.catalogue import Instance, instances
 from vosti.kernels.disassembly import compiled_classes
 from vosti.kernels.probe.findings import Finding
-from vosti.kernels.probe.launches import Compute, Data, computation, samplers
+from vosti.kernels.probe.launches import Compute, Data, computation, samplers, split_before
 from vosti.kernels.probe.machine import Machine
 from vosti.kernels.probe.products import COLUMNS, LENGTH, ROWS, data, form, sums
 from vosti.kernels.tables import Table
@@ -84,6 +84,12 @@ def kernel_forms(table: Table) -> list[Instance]:
             key = one.kernel.contract.kernel, one.tile, others, tuple(one.elements.items())
             found.setdefault(key, one)
     return list(found.values())
+
+
+def launched_beside(table: Table) -> list[Instance]:
+    """Forms that are launched for the sake of these: what is merged is split before."""
+    merges = [one for one in kernel_forms(table) if one.kernel.contract.kernel == "attention_merge"]
+    return [split_before(one) for one in merges]
 
 
 def repeated_kernels(table: Table, target: GPUTarget, device: str = "cuda") -> Iterator[Finding]:

@@ -24,7 +24,7 @@ from vosti.kernels.probe.machine import (
 )
 from vosti.kernels.probe.products import FACTORS, LENGTH, chain, forms, masked_product
 from vosti.kernels.probe.reductions import FORMS, TOTALS, empty_total, free_maximum, trees, two_lanes
-from vosti.kernels.probe.repeats import kernel_forms, repeated_kernels, repeated_products
+from vosti.kernels.probe.repeats import kernel_forms, launched_beside, repeated_kernels, repeated_products
 from vosti.kernels.tables import Table
 from vosti.kernels.tile import Tile
 from vosti.kernels.workers import Workers
@@ -74,7 +74,7 @@ def wanted(table: Table) -> tuple[list[partial[Any]], list[partial[Any]]]:
     target, tiles = TARGETS[table.architecture], forms(table)
     told = [partial(one.compiled, target) for one in kernel_forms(table)]
     told += [partial(compiled_product, element, tile, LENGTH, target) for element in FACTORS for tile in tiles]
-    others = [partial(one.compiled, target) for one in FIXED]
+    others = [partial(one.compiled, target) for one in (*FIXED, *launched_beside(table))]
     # The control of chains has twice as many factors.
     others += [partial(compiled_product, element, tiles[0], 2 * LENGTH, target) for element in FACTORS]
     others += [partial(compiled_reduced, which, tile, target) for which in (MAXIMUM, TWO_LANES, TREE) for tile in FORMS]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,11 +11,11 @@ pytest.importorskip("triton", reason="the kernels need Triton, which is not inst
 
 import torch
 
-from vosti.kernels.catalogue import KERNELS, SAMPLER
+from vosti.kernels.catalogue import FIXED, KERNELS, SAMPLER, Instance
 from vosti.kernels.contract import Access, Buffer
 from vosti.kernels.launch import Kernel
 from vosti.kernels.probe.launches import Data, computation, samplers
-from vosti.kernels.probe.repeats import kernel_forms
+from vosti.kernels.probe.repeats import kernel_forms, launched_beside
 from vosti.kernels.tables import load
 from vosti.kernels.tile import Tile
 
@@ -53,6 +54,21 @@ def test_every_form_is_launched_within_its_contract(launched: Launched) -> None:
         assert [(dict(form.constants), form.tile)] * 2 == own
         assert first
         assert not {x.data_ptr() for x in first} & {y.data_ptr() for y in second}
+
+
+def test_every_launch_is_of_a_form_that_is_compiled_ahead(launched: Launched) -> None:
+    """Those that stand beside others too, all of which are needed."""
+    table, data = load("sm_90"), Data(5, "cpu", keys=200)
+    forms, beside = kernel_forms(table), launched_beside(table)
+    for compute in (*(computation(form, data) for form in forms), *samplers(data).values()):
+        compute()
+    found = {(kernel, frozenset(constants.items()), tile) for kernel, constants, tile in launched}
+
+    def names(instances: Sequence[Instance]) -> set[Any]:
+        return {(one.kernel.contract.kernel, frozenset(one.constants.items()), one.tile) for one in instances}
+
+    assert names([*forms, *FIXED, *beside]) == found
+    assert names(beside) - names(forms)
 
 
 def test_every_kernel_that_samples_is_launched(launched: Launched) -> None:
