@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vosti.kernels.catalogue import TARGETS, Instance, instances
+from vosti.kernels.catalogue import FIXED, TARGETS, Instance, instances
 from vosti.kernels.shapes import SHAPES, operations
 from vosti.kernels.tables import load
 
@@ -19,7 +19,12 @@ FOLDER = Path(__file__).parents[1] / "verifier" / "ttir"
 SAMPLES = {
     "attention": "tiny-llama3",
     "attention_merge": "tiny-llama3",
+    "attention_split": "tiny-llama3",
+    "check_cuts": "",
+    "cut_weights": "",
     "digest": "tiny-llama3",
+    "digest_merge": "tiny-llama3",
+    "draw_from_all": "",
     "embedding": "tiny-llama3",
     "gate_up": "tiny-gemma3",
     "gate_up_stream": "tiny-llama3",
@@ -29,18 +34,17 @@ SAMPLES = {
     "logits": "tiny-llama3",
     "rms_norm": "tiny-gemma3",
     "rotary_store": "tiny-llama3",
+    "weights": "",
 }
-"""Kernel → the model that it is taken from: the last of the model's instances of that kernel."""
+"""Kernel → the model that it is taken from: the last of the instances of that kernel; or "", if all models share it."""
 
 
 def sample(kernel: str) -> Instance:
     """The instance of a kernel."""
     table = load("sm_90")
-    found = [
-        instance
-        for operation, dimensions in operations(SHAPES[SAMPLES[kernel]])
-        for instance in instances(table.entry(operation, **dict(dimensions)))
-    ]
+    chosen = operations(SHAPES[SAMPLES[kernel]]) if SAMPLES[kernel] else ()
+    entries = (table.entry(operation, **dict(dimensions)) for operation, dimensions in chosen)
+    found = [*(instance for entry in entries for instance in instances(entry)), *FIXED]
     return [instance for instance in found if instance.kernel.contract.kernel == kernel][-1]
 
 
