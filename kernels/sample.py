@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 
 from vosti.kernels.contract import Access, Buffer, Constant, Contract, Fact, Integer, Output
-from vosti.kernels.errors import UndecidedRowError
+from vosti.kernels.errors import PremiseError, UndecidedRowError
 from vosti.kernels.launch import Kernel
 from vosti.kernels.sample_cuts import CHECK_CUTS, CUT_WEIGHTS
 from vosti.kernels.sample_search import boundaries
@@ -134,7 +134,7 @@ DRAW_FROM_ALL = Kernel(
             Fact(
                 ("i", "s", "t"),
                 "reached[i, s] <= reached[i, t] or t < s",
-                kept=f"{_BY_DEFINITION}, and no weight is negative",
+                kept="by `weights`, or `cut_weights`, the launch before: no weight is negative",
             ),
             Fact(
                 ("i", "b"),
@@ -144,8 +144,8 @@ DRAW_FROM_ALL = Kernel(
             Fact(
                 ("i",),
                 f"reached[i, drawn[i]] <= {_DRAW} < reached[i, drawn[i] + 1]",
-                kept="by definition: there is such a token: the draw is below the sum of the weights, which is not 0 "
-                "in a row that is neither refused nor, by `check_cuts`, undecided",
+                kept="by `weights`: the most probable token of a row that is not refused weighs something, and is "
+                "through whatever ends its cut, so that the draw is below the sum of the weights",
             ),
         ),
         sums=(
@@ -203,6 +203,8 @@ def draw(logits: torch.Tensor, parameters: Parameters, *, cuts: bool) -> torch.T
     Temperatures are not 0. Raises `PremiseError` for tensors that do not fit, and `UndecidedRowError` if a cut is not
     found in a whole row.
     """
+    for name, one in vars(parameters).items():
+        _check_shape(name, one, logits.shape[:1])
     weighed, width = _weighed(logits, parameters), logits.shape[1]
     if not cuts:
         return _drawn(weighed, weighed.weights, weighed.sums)
@@ -216,6 +218,11 @@ def draw(logits: torch.Tensor, parameters: Parameters, *, cuts: bool) -> torch.T
                 "fault."
             )
     return out
+
+
+def _check_shape(name: str, tensor: torch.Tensor, shape: tuple[int, ...]) -> None:
+    if tensor.shape != shape:
+        raise PremiseError(f"The sampler's {name} have the shape {tuple(tensor.shape)}, not {tuple(shape)}.")
 
 
 def _weighed(logits: torch.Tensor, parameters: Parameters) -> _Weighed:
@@ -267,10 +274,11 @@ def _drawn_of_cut(weighed: _Weighed, head: int) -> torch.Tensor:
     import torch
 
     rows, width = weighed.weights.shape
-    found = weighed.logits, weighed.weights, weighed.sums, weighed.top_ks, weighed.top_ps
+    ends = boundaries(weighed.logits, weighed.weights, weighed.sums, weighed.top_ks, weighed.top_ps, head)
+    _check_shape("ends", ends, (rows, 2))
     cut, checked = torch.empty_like(weighed.weights), weighed.weights.new_empty(rows)
     sums = {name: torch.empty_like(weighed.sums) for name in ("cut_sums", "counts", "shares")}
-    common = {"weights": weighed.weights, "ends": boundaries(*found, head), **sums, "rows": rows, "width": width}
+    common = {"weights": weighed.weights, "ends": ends, **sums, "rows": rows, "width": width}
     CUT_WEIGHTS.launch({**common, "logits": weighed.logits, "cut": cut}, WEIGHTS_TILE)
     own = {"sums": weighed.sums, "top_ks": weighed.top_ks, "top_ps": weighed.top_ps, "checked": checked}
     CHECK_CUTS.launch({**common, **own, "blocks": weighed.sums.shape[1]}, CHECK_TILE)

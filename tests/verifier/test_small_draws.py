@@ -23,7 +23,7 @@ import torch
 
 from small_draws import Case, Edits, deciding_bits, differing, interpreted
 from vosti.kernels import sample
-from vosti.kernels.errors import UndecidedRowError
+from vosti.kernels.errors import PremiseError, UndecidedRowError
 from vosti.spec.sampling import P_UNIT, SamplerState, choose, kept
 
 STATES = [
@@ -135,6 +135,20 @@ def test_a_search_that_lies_again_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         with interpreted(), pytest.raises(UndecidedRowError, match="1 of 2 rows") if refused else nullcontext():
             sample.draw(torch.tensor([row, row]), parameters, cuts=True)
     assert 1 == choose(kept(row, state), 0)
+
+
+@pytest.mark.parametrize(("name", "shape"), [("ends", (2, 1)), ("ends", (1, 2)), ("top_ks", (1,)), ("bits", (2, 1))])
+def test_what_has_another_shape_is_refused(name: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """No kernel reads beside what a search finds, or beside a parameter."""
+    given = dict.fromkeys(("top_ks", "top_ps", "min_ps", "bits"), torch.ones(2, dtype=torch.int64))
+    if name in given:
+        given[name] = torch.ones(shape, dtype=torch.int64)
+    else:
+        monkeypatch.setattr(sample, "boundaries", lambda *_: torch.zeros(shape, dtype=torch.int32))
+    parameters = sample.Parameters(torch.ones(2, dtype=torch.float64), **given)
+
+    with interpreted(), pytest.raises(PremiseError, match=f"{name} have the shape"):
+        sample.draw(torch.tensor([[0.0, 1.0, 2.0]] * 2), parameters, cuts=True)
 
 
 # ---------------------------------------------------------------- faults
