@@ -2,7 +2,7 @@
 
 A cut keeps a beginning of the ranking (`vosti.spec.sampling`), which is named by its last token. What is found here is
 a hint, to be checked: from it follows what is kept, and whether that is the cut, by comparisons and sums alone. So a
-row may be ranked in part, and by a library's sort.
+row may be ranked in part, and by a library's sort. That what is given is left as it is, is all that is asked of it.
 """
 
 from __future__ import annotations

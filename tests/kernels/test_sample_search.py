@@ -24,13 +24,16 @@ DRAWING = [state for state in STATES if state.temperature > 0]
 
 
 def found(row: Sequence[float], weights: Sequence[int], cuts: Sequence[SamplerState], head: int) -> list[list[int]]:
-    """What the search finds of one row in several states; the weights are the same in all of them."""
+    """What the search finds of one row in several states; the weights are the same in all of them, and stay."""
     logits = torch.tensor(row, dtype=torch.float32)[None].repeat(len(cuts), 1)
     shares = torch.tensor(weights, dtype=torch.int32)[None].repeat(len(cuts), 1)
     sums = torch.stack([part.sum(1) for part in shares.long().split(BLOCK, 1)], 1)
     top_ks = torch.tensor([state.top_k for state in cuts])
     top_ps = torch.tensor([state.top_p for state in cuts])
-    ends = boundaries(logits, shares, sums, top_ks, top_ps, head)
+    inputs = logits, shares, sums, top_ks, top_ps
+    before = [one.numpy().tobytes() for one in inputs]
+    ends = boundaries(*inputs, head)
+    assert before == [one.numpy().tobytes() for one in inputs]
     assert (torch.int32, (len(cuts), 2)) == (ends.dtype, tuple(ends.shape))
     return ends.tolist()
 
