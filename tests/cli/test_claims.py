@@ -73,12 +73,16 @@ def test_the_premises_of_sampling_are_there() -> None:
         checked = one([premise for premise in of if premise.carried == LAUNCHED], "Launches")
         assert all(premise in checked.statement for premise in contract.premises)
         facts = {fact.holds: fact.kept for fact in contract.facts if "by definition" not in fact.kept}
+        # A definition says what something is, by an equation.
+        assert all(fact.holds in facts or ("==" in fact.holds and "<" not in fact.holds) for fact in contract.facts)
         stated = {premise.statement.partition(": ")[2].removesuffix("."): premise.by for premise in of}
         assert facts.items() <= stated.items()
         for buffer in (*contract.parameters, *contract.context):
             if isinstance(buffer, Buffer) and buffer.within:
                 low, high = buffer.within
                 assert any(f"{low} <= {buffer.name}[...] < {high}" in premise.statement for premise in of)
+        apart = one([premise for premise in claimed if premise.statement.endswith("buffers do not overlap.")], "Launch")
+        assert (True, ASSUMED) == (contract.kernel in apart.statement, apart.carried)
 
 
 @pytest.mark.parametrize(
