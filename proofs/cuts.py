@@ -16,8 +16,9 @@ that is not refused there is one last token that is accepted, and no other (`som
 2. So what is through e weighs R(place(e) + 1), by induction over e's place, and each step of it by induction over ids
    (`sum_is_reached`). All tokens weigh R(width) (`all_is_reached`); and where each weighs 1, R(i) = i
    (`counts_places`).
-3. While the loop runs, `before` is R; once it has ended, R is enough: by induction (`loop_follows`). So of the first k
-   tokens it keeps those that min-p leaves and for which 2²⁰ R(place) < top_p · R(k) (`keeps_by_sum`).
+3. What min-p drops adds nothing: the sum of which `kept` takes a share is R(k) (`total_is_reached`). While the loop
+   runs, `before` is R; once it has ended, R is enough: by induction (`loop_follows`). So of the first k tokens it keeps
+   those that min-p leaves and for which 2²⁰ R(place) < top_p · R(k) (`keeps_by_sum`).
 4. R ascends, and so these are the tokens through the one place i at which 2²⁰ R(i) < top_p · R(k) ≤ 2²⁰ R(i + 1)
    (`kept_is_through`).
 5. Where a sum first exceeds the draw, the token weighs something (`chosen_alike`).
@@ -41,6 +42,7 @@ from vosti.proofs.cuts_words import (
     accepted_alike,
     accepts,
     adds,
+    adds_probable,
     adds_ranked,
     adds_through,
     all_is_reached,
@@ -82,6 +84,7 @@ from vosti.proofs.cuts_words import (
     takes_of_all,
     takes_of_kept,
     through_is_place,
+    total_is_reached,
     total_weighs,
     weighs,
 )
@@ -205,6 +208,7 @@ class Cuts:
         defined(adds_through, row, amounts, e, sums, t, given=have)
         defined(adds, row, amounts, every, t, given=have)
         defined(adds_ranked, row, amounts, self.reached, i, given=have)
+        defined(adds_probable, row, every, i, given=have)
         defined(loop_steps, row, self.loop, enough, limit, i, given=have)
         defined(accepts, row, self.reached, top_k, top_p, e, t, given=have)
         defined(is_choice, choice, amounts, given=[])
@@ -271,6 +275,11 @@ class Cuts:
         def adding(place: Value) -> list[Term]:
             token = self.value(token_at, row, place)
             return [self.term(adds_ranked, row, self.weights, reached, place), self.term(weighs, row, token)]
+
+        totals = self.book.symbol("totals", Sums)
+        begun = [self.term(are_sums, row, totals)]
+        step = [*begun, *adding(i), self.term(adds_probable, row, totals, i)]
+        self.by_induction(total_is_reached, row, totals, reached, i, start=begun, step=step)
 
         same = self.term(is_at_most, i, k)
         self.proved(ascends, row, reached, i, i, given=[], part="of the same")

@@ -282,6 +282,19 @@ def accepted_alike(row: Row, found: Found, reached: Sums, top_k: int, top_p: int
 # ---------------------------------------------------------------- 3: the loop
 
 
+def adds_probable(row: Row, totals: Sums, i: int) -> bool:
+    """Sums of what min-p leaves, in the order of the ranking: of the first k, `total` in `kept`."""
+    if not has(row, i):
+        return True
+    token = row.ranking[i]
+    return has(row, token) and totals[i + 1] == totals[i] + (row.weights[token] if row.probable[token] else 0)
+
+
+def total_is_reached(row: Row, totals: Sums, reached: Sums, i: int) -> bool:
+    """What min-p drops adds nothing."""
+    return not 0 <= i <= len(row.logits) or totals[i] == reached[i]
+
+
 def ascends(row: Row, reached: Sums, i: int, k: int) -> bool:
     """No sum is below an earlier one."""
     return not 0 <= i <= k <= len(row.logits) or reached[i] <= reached[k]

@@ -118,6 +118,9 @@ def test_one_end_is_accepted_and_it_is_the_specifications() -> None:
         every, reached = sums_of(row.weights), sums_of([row.weights[token] for token in row.ranking])
         through_of = [sums_through(row, row.weights, e) for e in range(width)]
         counted = [sums_through(row, [1] * width, e) for e in range(width)]
+        totals = sums_of([row.weights[token] if row.probable[token] else 0 for token in row.ranking])
+        assert all(words.adds_probable(row, totals, i) for i in range(width))
+        assert all(words.total_is_reached(row, totals, reached, i) for i in range(width + 1))
         for top_k in range(width + 2):
             state, limit = SamplerState(1.0, top_k, top_p, min_p, 0, 0), words.limit_of(row, top_k)
             enough = words.enough_of(row, reached, top_k, top_p)
@@ -193,6 +196,8 @@ FAULTS = [
     ("accepted_alike", words.accepts_sums, "found.counts[width]", "found.counts[width] + 1"),
     ("ascends: of one more", words.weighs, "row.weights[t] >= 0 and ", ""),
     ("keeps_by_sum", words.loop_steps, "* P_UNIT >= enough", "* P_UNIT > enough"),
+    ("total_is_reached: of one more", words.adds_probable, "else 0", "else 1"),
+    ("total_is_reached: of one more", words.weighs, "(row.probable[t] or row.weights[t] == 0)", "True"),
     ("loop_follows: of one more", words.weighs, "(row.probable[t] or row.weights[t] == 0)", "True"),
     ("total_weighs", words.first_weighs, " and row.weights[row.ranking[0]] > 0", ""),
     ("share_is_within", words.share_is_within, "0 < top_p <= P_UNIT", "0 < top_p"),
@@ -206,7 +211,7 @@ FAULTS = [
 STEP_OF = {
     "sums": ("through_is_place", "next_sum"),
     "numbers": ("accepted_alike",),
-    "loops": ("ascends", "loop_follows", "keeps_by_sum"),
+    "loops": ("total_is_reached", "ascends", "loop_follows", "keeps_by_sum"),
     "cut": ("share_is_within", "total_weighs", "kept_is_through", "end_is_accepted", "one_end"),
     "draw": ("chosen_alike",),
 }
