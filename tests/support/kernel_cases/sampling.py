@@ -89,6 +89,28 @@ def tokens_of_rows_that_are_longer_than_the_head() -> None:
 
 
 @case
+def no_tokens_of_rows_that_are_refused() -> None:
+    """Beside rows that have one, without cuts and with them; those of the last are found among all, as one is level."""
+    import torch
+
+    from hostile_rows import sampler_state
+    from vosti.impl.device_sampling import tokens
+    from vosti.kernels import sample as module
+    from vosti.spec.sampling import sample
+
+    nan, inf = float("nan"), float("inf")
+    rows = [[nan] * 3, [0.0, nan, 1.0], [inf, nan, 0.0], [-inf] * 3, [0.0, -inf, 0.0]]
+    before, module.HEAD = module.HEAD, 1
+    try:
+        for cuts in ({}, {"top_k": 1}, {"top_k": 2}, {"top_p": 0.5}):
+            states = [sampler_state(temperature=1.0, seed=seed, **cuts) for seed in range(len(rows))]
+            expected = [None] * 4 + [sample(rows[4], states[4], [], 0)]
+            assert expected == tokens(torch.tensor(rows), states), cuts
+    finally:
+        module.HEAD = before
+
+
+@case
 def tokens_of_a_row_that_is_longer_than_two_blocks() -> None:
     """Drawn from one block or another, the last one not full; with cuts, too, of which some are beyond the head."""
     import torch
