@@ -74,7 +74,15 @@ def test_ends_of_any_row_are_right_or_refused(row: list[float], state: SamplerSt
 def test_a_head_finds_what_lies_in_it() -> None:
     """The two largest of five logits tell, unless a cut lies behind them or among tokens that are level with them."""
     row, weights = [1.0, 3.0, 2.0, 0.0, 0.0], [4, 20, 8, 1, 1]
-    told = {(1, 1): (1, 1), (1, 9): (1, 1), (2, 5): (2, 1), (2, 9): (2, 2), (0, 5): (1, 1), (0, 8): (1, 2)}
+    told = {
+        (1, 1): (1, 1),
+        (1, 9): (1, 1),
+        (2, 5): (2, 1),
+        (2, 9): (2, 2),
+        (0, 5): (1, 1),
+        (0, 8): (1, 2),
+        (9, 7): (2, 2),
+    }
     for (top_k, tenths), ends in told.items():
         state = SamplerState(1.0, top_k, tenths * P_UNIT // 10, 0, 0, 0)
 
@@ -85,6 +93,13 @@ def test_a_head_finds_what_lies_in_it() -> None:
         (unsure,) = found(row, weights, [state], 2)
 
         assert not accepted(row, weights, state, *unsure)
+
+
+def test_level_tokens_of_a_head_are_ranked_by_id() -> None:
+    """Whatever order the largest logits are found in."""
+    cuts = [SamplerState(1.0, top_k, P_UNIT, 0, 0, 0) for top_k in (1, 2, 3)]
+
+    assert [[1, 1], [2, 2], [3, 3]] == found([0.0, 1.0, 1.0, 1.0], [1, 8, 8, 8], cuts, 3)
 
 
 @pytest.mark.parametrize("ranked_at_once", [2**22, 200, 1])
