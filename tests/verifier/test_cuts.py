@@ -158,7 +158,7 @@ LEAVES = "An integer leaves its type"
 def test_an_edit_of_the_cut_is_refused(old: str, new: str, finding: str) -> None:
     """Another comparison, end, bound, mask or sum: for its reason."""
     with pytest.raises(RefusedError, match=finding):
-        proved(CUT_WEIGHTS, f"{old}", f"{new}")
+        proved(CUT_WEIGHTS, old, new)
 
 
 @pytest.mark.parametrize(
