@@ -119,8 +119,17 @@ class Int:
         return _shown(self)
 
 
+class Symbolic:
+    """A condition that a text must not branch by unseen: by `not`, `if` or a chain that nobody made terms of."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        raise TypeError("a text decides by a condition in a form that is not understood")
+
+
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
-class Cond:
+class Cond(Symbolic):
     """A condition. `kind` says what `parts` are.
 
     true, false · le, eq: a polynomial that is ≤ 0, = 0 · and, or: conditions · not: a condition · symbol: name.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from vosti.kernels.verifier.integers import Cond, Int, symbol
+from vosti.kernels.verifier.integers import Cond, Int, Symbolic, symbol
 from vosti.kernels.verifier.ir import Op, float_value
 
 Index: TypeAlias = tuple[Int, ...]
@@ -185,7 +185,7 @@ class Said(Term):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Test:
+class Test(Symbolic):
     """A comparison of terms."""
 
     predicate: str
@@ -201,7 +201,7 @@ class Test:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Joined:
+class Joined(Symbolic):
     """and, or: over conditions of which one is a comparison of terms."""
 
     name: str

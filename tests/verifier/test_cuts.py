@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from itertools import product
@@ -17,13 +18,14 @@ from vosti.kernels.contract import Contract
 from vosti.kernels.launch import Kernel
 from vosti.kernels.sample_cuts import CHECK_CUTS, CUT_WEIGHTS
 from vosti.kernels.tile import Tile
+from vosti.kernels.verifier import reals
 from vosti.kernels.verifier.draws import cut_ends
 from vosti.kernels.verifier.errors import RefusedError
-from vosti.kernels.verifier.integers import Cond, integer
+from vosti.kernels.verifier.integers import Cond, integer, symbol
 from vosti.kernels.verifier.ir import float_bits
 from vosti.kernels.verifier.parse import parse
 from vosti.kernels.verifier.prove import Proof, prove
-from vosti.kernels.verifier.reals import share_through
+from vosti.kernels.verifier.reals import Real, share_through
 from vosti.kernels.verifier.terms import Condition, Constant, Joined, Select, Term, Whole, number
 from vosti.refinement.smt.solve import LIMITS, Answer, with_cvc5
 from vosti.spec import sampling
@@ -82,6 +84,33 @@ def test_a_share_is_worth_what_the_text_says() -> None:
             assert isinstance(term.no, Whole)
             assert (7, 0) == (term.yes.value.constant, term.no.value.constant)
             assert sampling.through(logit, token, other, end) == worth(term.condition)
+
+
+def unequal_first(logit: float, token: int, end_logit: float, end: int) -> bool:
+    """A statement."""
+    if logit != end_logit:
+        return logit > end_logit
+    return token <= end
+
+
+def chained(logit: float, token: int, end_logit: float, end: int) -> bool:
+    """A chain."""
+    return logit > end_logit or (logit == end_logit and 0 <= token <= end)
+
+
+def behind(logit: float, token: int, end_logit: float, end: int) -> bool:
+    """A negation."""
+    return not (logit == end_logit and token > end)
+
+
+@pytest.mark.parametrize("text", [unequal_first, chained, behind])
+def test_a_text_in_another_form_is_refused(text: Callable[..., bool]) -> None:
+    """Where Python itself would decide, to which each condition is true."""
+    logits = [Real(Constant(0, element="f64"), single(value)) for value in (1.0, 2.0)]
+    recompiled = reals._compiled(text)
+
+    with pytest.raises(TypeError, match="decides by a condition in a form that is not understood"):
+        recompiled(logits[0], symbol("token"), logits[1], symbol("end"))
 
 
 def test_the_check_is_the_text() -> None:
