@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vosti.kernels.verifier.canonical import recompiled
-from vosti.kernels.verifier.integers import Int, integer
+from vosti.kernels.verifier.integers import Int, Symbolic, integer
 from vosti.kernels.verifier.ir import float_bits
 from vosti.kernels.verifier.terms import Apply, Condition, Constant, Joined, Select, Sum, Term, Test, Whole
 from vosti.spec import sampling
@@ -125,6 +125,10 @@ class _Choices(ast.NodeTransformer):
         parts = [self.visit(part) for part in node.values]
         return ast.Call(ast.Name("__joined__", ast.Load()), [ast.Constant(name), *parts], [])
 
+    def visit_If(self, node: ast.If) -> ast.AST:
+        """Of integers Python itself would decide whether they are one, by whether their terms are."""
+        raise TypeError("a text decides in a statement")
+
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         """A choice."""
         parts = [node.test, node.body, node.orelse]
@@ -132,12 +136,15 @@ class _Choices(ast.NodeTransformer):
 
 
 def _either(test: Test, yes: Any, no: Any) -> Any:
+    assert isinstance(test, Symbolic)
     if isinstance(no, Real):
         return Real(Select(test, _number(yes), no.term, element="f64"))
     return Floor(Select(test, _whole(yes), no.term, element="i64"))
 
 
 def _joined(name: str, first: Condition, second: Condition) -> Joined:
+    assert isinstance(first, Symbolic)
+    assert isinstance(second, Symbolic)
     return Joined(name, (first, second))
 
 

@@ -103,14 +103,26 @@ def behind(logit: float, token: int, end_logit: float, end: int) -> bool:
     return not (logit == end_logit and token > end)
 
 
-@pytest.mark.parametrize("text", [unequal_first, chained, behind])
-def test_a_text_in_another_form_is_refused(text: Callable[..., bool]) -> None:
-    """Where Python itself would decide, to which each condition is true."""
-    logits = [Real(Constant(0, element="f64"), single(value)) for value in (1.0, 2.0)]
-    recompiled = reals._compiled(text)
+def one_token(logit: float, token: int, end_logit: float, end: int) -> bool:
+    """Of two integers."""
+    return logit > end_logit or (logit == end_logit and token == end)
 
-    with pytest.raises(TypeError, match="decides by a condition in a form that is not understood"):
-        recompiled(logits[0], symbol("token"), logits[1], symbol("end"))
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (unequal_first, "decides in a statement"),
+        (chained, "decides by a condition in a form that is not understood"),
+        (behind, "decides by a condition in a form that is not understood"),
+        (one_token, "^$"),
+    ],
+)
+def test_a_text_in_another_form_is_refused(text: Callable[..., bool], error: str) -> None:
+    """Where Python itself would decide, to which each condition is true, and no two integers are one."""
+    logits = [Real(Constant(0, element="f64"), single(value)) for value in (1.0, 2.0)]
+
+    with pytest.raises((TypeError, AssertionError), match=error):
+        reals._compiled(text)(logits[0], symbol("token"), logits[1], symbol("end"))
 
 
 def test_the_check_is_the_text() -> None:
