@@ -100,6 +100,11 @@ def _of_sampler() -> Iterator[Premise]:
                 "no other numbers",
             )
     yield Premise(
+        "Tokens are drawn from what was weighed, cut and checked, and a row whose cut is not accepted has none.",
+        ASSUMED,
+        "by construction: the text of vosti.kernels.sample.draw, whose launches follow one another in one stream",
+    )
+    yield Premise(
         "Launches of weights: best[i] is the largest of row i's logits; none is NaN; temperatures[i] > 0.",
         ASSUMED,
         "by construction: tokens are drawn of rows that are found finite, and a sampler's state holds no other numbers",

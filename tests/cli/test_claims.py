@@ -66,8 +66,10 @@ def test_every_premise_of_every_contract_is_there() -> None:
 
 
 def test_the_premises_of_sampling_are_there() -> None:
-    """Those that the launcher checks, facts that are no definitions, and what is said of each buffer's contents."""
+    """Those that the launcher checks, facts that are no definitions, what is said of each buffer's contents, and that
+    the launches are about the same."""
     claimed = premises(W)
+    assert ASSUMED == one(claimed, "Tokens are drawn from").carried
     for contract in (instance.kernel.contract for instance in FIXED):
         of = [one for one in claimed if one.statement.startswith(f"Launches of {contract.kernel}: ")]
         checked = one([premise for premise in of if premise.carried == LAUNCHED], "Launches")
