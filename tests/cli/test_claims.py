@@ -20,7 +20,6 @@ from vosti.proofs.forward_premises import premises as of_contracts
 W: dict[str, Any] = {
     "backend": "cuda",
     "certificates": "c3rt",
-    "unproved": [],
     "probe": "pr0be",
     "probed": True,
 }

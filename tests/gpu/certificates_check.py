@@ -82,7 +82,6 @@ def serve(model: str, carried: Path | None, *, certified_only: bool) -> dict[str
         "load": loaded,
         "proofs": proofs[0],
         "proving": times[1] - times[0],
-        "unproved": backend.fingerprint()["unproved"],
         "kernels": {
             name: [len(ones), ones.total(), len(kept & set(ones)), len(elsewhere & set(ones))]
             for name, ones in sorted(found.items())
@@ -173,17 +172,16 @@ class Lines:
         self.rows.append((what, *cells, *[""] * (7 - len(cells)), "yes" if right else "NO"))
 
     def served(self, model: str, *, certified_only: bool) -> None:
-        """A model is served; where none may be proved, none is, and every binary that is claimed has a certificate."""
+        """A model is served; where none may be proved, none is, and every binary has a certificate."""
         command = [__file__, "serve", model, *([str(self._carried)] if self._carried else [])]
         ended, out, _ = ran(*command, VOSTI_CERTIFICATES=self._store, CERTIFIED_ONLY="1" if certified_only else "")
         if not ended:
             self._line(model, False)
             return
         found = json.loads(out.splitlines()[-1])
-        claimed = {name: counts for name, counts in found["kernels"].items() if name not in found["unproved"]}
         for name, (binaries, launches, kept, carried) in found["kernels"].items():
             print(f"{model}: {name}: {binaries} binaries, {launches} launches, {kept} certified, {carried} carried")
-        binaries, launches, kept, carried = (sum(column) for column in zip(*claimed.values(), strict=True))
+        binaries, launches, kept, carried = (sum(column) for column in zip(*found["kernels"].values(), strict=True))
         right = kept == binaries and (found["proofs"] == 0 or not certified_only)
         right &= carried == binaries or model != LARGE or self._carried is None
         numbers = (binaries, launches, kept, carried)

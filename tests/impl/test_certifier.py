@@ -135,16 +135,13 @@ def test_the_sampler_weighs_by_what_a_certificate_names(
 
 
 def test_what_is_unverified_is_loud(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is a warning, W says so and names every kernel, nothing is looked up, and any binary is launched."""
+    """There is a warning, W says so, nothing is looked up, and any binary is launched."""
     monkeypatch.setenv(FOLDER, "/nowhere")
     with pytest.warns(UnverifiedWarning, match="--unsafe-unverified: kernels run of which nothing is proved here"):
         certifier = Certifier("sm_90", Certification(unsafe_unverified=True))
     certifier.require([EMBEDDING])
 
-    assert {
-        "certificates": UNVERIFIED,
-        "unproved": sorted(["embedding", *SAMPLER]),
-    } == certifier.described([EMBEDDING])
+    assert UNVERIFIED == certifier.digest([EMBEDDING])
     with certifier.watching():
         launched(Compiled(next(instances(TABLE.entry("embedding", width=256, scaled=1)))), monkeypatch)
 
@@ -155,18 +152,17 @@ def test_the_two_options_exclude_each_other() -> None:
         Certification(certified_only=True, unsafe_unverified=True)
 
 
-def test_certificates_are_described(certifier: Certifier) -> None:
-    """Their digest is that of all that they say, whatever is required beside them; all that is launched has one."""
-    described = certifier.described([EMBEDDING])
+def test_the_digest_is_of_what_is_launched(certifier: Certifier) -> None:
+    """Whatever is required beside it."""
+    digest = certifier.digest([EMBEDDING])
     certifier.require([TABLE.entry("embedding", width=1024, scaled=0)])
 
-    assert described == certifier.described([EMBEDDING])
-    assert [] == described["unproved"]
-    assert described != certifier.described([TABLE.entry("embedding", width=1024, scaled=0)])
-    assert 64 == len(str(described["certificates"]))
+    assert digest == certifier.digest([EMBEDDING])
+    assert digest != certifier.digest([TABLE.entry("embedding", width=1024, scaled=0)])
+    assert 64 == len(digest)
 
 
-def test_sizes_of_pages_are_no_part_of_the_description(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sizes_of_pages_are_no_part_of_the_digest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attention has certificates for the pages of a pool, which W does not mention."""
     asked: list[list[int]] = []
 
@@ -178,12 +174,12 @@ def test_sizes_of_pages_are_no_part_of_the_description(monkeypatch: pytest.Monke
     entry = TABLE.entry("attention", heads=8, kv_heads=2, head_dim=32, window=0)
     certifier = Certifier("sm_90", Certification(page_sizes=(8,)))
     certifier.require([entry])
-    described = certifier.described([entry])
+    digest = certifier.digest([entry])
     certifier.require([entry], (4, 64))
     certifier.require([entry], (4,))
 
     assert [[8, 16, 64], [4], []] == asked
-    assert described == certifier.described([entry])
+    assert digest == certifier.digest([entry])
 
 
 def certificate_of(case: Case) -> Certificate:
@@ -192,13 +188,13 @@ def certificate_of(case: Case) -> Certificate:
     return Certificate(binding, tuple(case.constants.items()), "", "", (), ())
 
 
-def test_what_samples_has_a_place_in_the_description(certifier: Certifier) -> None:
+def test_what_samples_has_a_place_in_the_digest(certifier: Certifier) -> None:
     """Its certificate is one of those that the digest is of."""
-    described = certifier.described([EMBEDDING])
+    digest = certifier.digest([EMBEDDING])
     (weights,) = (name for name in certifier._found if name.startswith("weights "))
     certifier._found[weights] = replace(certifier._found[weights], rules=())
 
-    assert described["certificates"] != certifier.described([EMBEDDING])["certificates"]
+    assert digest != certifier.digest([EMBEDDING])
 
 
 def test_the_interpreter_has_no_binaries() -> None:
@@ -207,8 +203,7 @@ def test_the_interpreter_has_no_binaries() -> None:
     backend.allocate(4, 16)
 
     assert backend.certifier is None
-    found = backend.fingerprint()
-    assert ("interpreter", []) == (found["certificates"], found["unproved"])
+    assert "interpreter" == backend.fingerprint()["certificates"]
 
 
 def test_a_model_without_certificates_is_refused_before_its_weights_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

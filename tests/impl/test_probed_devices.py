@@ -13,7 +13,7 @@ pytest.importorskip("triton", reason="the cuda backend needs Triton, which is no
 
 from forwards import CHECKPOINTS
 from vosti.impl.backends.cuda import fingerprint as module
-from vosti.impl.backends.cuda.fingerprint import NO_BINARIES, Device, fingerprint, untouched
+from vosti.impl.backends.cuda.fingerprint import INTERPRETED, Device, fingerprint, untouched
 from vosti.impl.backends.cuda.probing import admitted
 from vosti.impl.errors import UnprobedDeviceError
 from vosti.impl.models.model import Model
@@ -179,10 +179,10 @@ def test_the_record_is_part_of_the_configuration(store: Store, monkeypatch: pyte
     monkeypatch.setattr(module, "instruction_classes", lambda entries, architecture: {})
     model = Model.load(CHECKPOINTS / "tiny-llama3")
 
-    assert fingerprint(model, (), load("sm_90"), H200, NO_BINARIES)["probe"] is None
+    assert fingerprint(model, (), load("sm_90"), H200, INTERPRETED)["probe"] is None
     store.keep(found := record(H200))
-    assert found.digest == fingerprint(model, (), load("sm_90"), H200, NO_BINARIES)["probe"]
+    assert found.digest == fingerprint(model, (), load("sm_90"), H200, INTERPRETED)["probe"]
     store.keep(record(H200, missing="chain"))
-    other = fingerprint(model, (), load("sm_90"), H200, NO_BINARIES)
+    other = fingerprint(model, (), load("sm_90"), H200, INTERPRETED)
     assert found.digest != other["probe"]
     assert other["probed"] is False

@@ -18,7 +18,7 @@ from vosti.impl.backend import Batch, Digests, ForwardResult
 from vosti.impl.backends.cuda.binding import Shared
 from vosti.impl.backends.cuda.certifier import Certifier
 from vosti.impl.backends.cuda.digests import DIGESTS, DeviceDigests
-from vosti.impl.backends.cuda.fingerprint import NO_BINARIES, Device, architecture, entries_used, fingerprint
+from vosti.impl.backends.cuda.fingerprint import INTERPRETED, Device, architecture, entries_used, fingerprint
 from vosti.impl.backends.cuda.forward import LARGEST_GRAPH, Forward
 from vosti.impl.backends.cuda.lowering import lower
 from vosti.impl.backends.cuda.memory import Memory
@@ -132,9 +132,9 @@ class CudaBackend:
         """The configuration W."""
         if self._fingerprint is None:
             certifier = self.certifier
-            certified = NO_BINARIES if certifier is None else certifier.described(self._entries)
+            certificates = INTERPRETED if certifier is None else certifier.digest(self._entries)
             device = Device.of(self._device)
-            self._fingerprint = fingerprint(self.model, self._plans.values(), self.table, device, certified)
+            self._fingerprint = fingerprint(self.model, self._plans.values(), self.table, device, certificates)
         return dict(self._fingerprint)
 
     # ------------------------------------------------------------ the pool

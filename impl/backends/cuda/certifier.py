@@ -10,7 +10,6 @@ from typing import Any
 
 from vosti.impl.errors import UncertifiedKernelError
 from vosti.impl.options import Certification
-from vosti.kernels.catalogue import SAMPLER
 from vosti.kernels.contract import Contract
 from vosti.kernels.errors import KernelError
 from vosti.kernels.launch import Kernel, watched
@@ -78,18 +77,13 @@ class Certifier:
             key = contract.kernel, _constants(contract, case.constants)
             self._certified.setdefault(key, set()).add(certificate.binding.cubin)
 
-    def described(self, entries: Iterable[Entry]) -> dict[str, object]:
-        """What W says of certificates: the digest of those of what is launched, and the kernels that have none."""
-        entries = list(entries)
-        kernels = {choice.kernel for entry in entries for choice in entry.choices} | set(SAMPLER)
+    def digest(self, entries: Iterable[Entry]) -> str:
+        """What W says of certificates: the digest of those of what is launched, or `UNVERIFIED`."""
         if self._asked.unsafe_unverified:
-            return {"certificates": UNVERIFIED, "unproved": sorted(kernels)}
+            return UNVERIFIED
         # Forms for other sizes of pages are left out: sizes of pages are no part of W.
-        found = {full_name(case): case.kernel for case in launched(entries, self._architecture)}
-        return {
-            "certificates": digest_of({name: self._found[name] for name in found}),
-            "unproved": sorted(kernels - set(found.values())),
-        }
+        names = map(full_name, launched(entries, self._architecture))
+        return digest_of({name: self._found[name] for name in names})
 
     def watching(self) -> AbstractContextManager[None]:
         """Let no launch within the block pass whose binary no certificate names."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -53,9 +53,6 @@ HOST = ("backend", "binding", "forward", "lowering", "metadata")
 
 INTERPRETED = "interpreter"
 """What stands for the GPU where there is none, and kernels run in Triton's interpreter."""
-
-NO_BINARIES: Mapping[str, object] = {"certificates": INTERPRETED, "unproved": []}
-"""What W says of certificates there."""
 
 
 @dataclass(frozen=True)
@@ -145,20 +142,20 @@ def untouched(entries: Iterable[Entry], device: Device) -> bool:
 
 
 def fingerprint(
-    model: Model, plans: Iterable[DevicePlan], table: Table, device: Device, certified: Mapping[str, object]
+    model: Model, plans: Iterable[DevicePlan], table: Table, device: Device, certificates: str
 ) -> dict[str, object]:
     """W as JSON types. Compiles what the plans' entries name, if no earlier run did.
 
-    `certified` is what is said of certificates: `NO_BINARIES`, or as `vosti.impl.backends.cuda.certifier` describes it.
+    `certificates` is their digest (`vosti.impl.backends.cuda.certifier`), or what stands for it.
     """
     entries = entries_used(plans, table)
     compiled = {} if device.name == INTERPRETED else instruction_classes(entries, device.architecture)
     package, kernels = Path(__file__).parent, Path(vosti.kernels.__path__[0])
     sources = [*(kernels / f"{name}.py" for name in KERNELS), *(package / f"{name}.py" for name in HOST)]
     return {
-        **certified,
         "architecture": device.architecture,
         "backend": "cuda",
+        "certificates": certificates,
         "compiler": device.compiler,
         "config": model.config_digest,
         "driver": device.driver,
