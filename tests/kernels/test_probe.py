@@ -251,6 +251,7 @@ def test_nothing_else_is_launched(monkeypatch: pytest.MonkeyPatch) -> None:
     """What probes launch without a table, and their products with a few tiles, is just what is compiled ahead."""
     monkeypatch.setattr("vosti.kernels.probe.suite.forms", lambda table: list(TILES))
     monkeypatch.setattr("vosti.kernels.probe.suite.kernel_forms", lambda table: [])
+    monkeypatch.setattr("vosti.kernels.probe.suite.launched_beside", lambda table: [])
     monkeypatch.setattr(products, "DATA", ("random",))
     monkeypatch.setattr(products, "AFTER_SUMS", ())
     machine = Recording()
