@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +11,7 @@ from typing import Any
 import pytest
 
 from cuts import weights_of
+from edited_functions import replaced
 from vosti.proofs import cuts_words as words
 from vosti.proofs.cuts import Cuts, Numbers, obligations
 from vosti.proofs.cuts_words import Choice, Found, Loop, Row, Sums
@@ -163,15 +162,6 @@ def test_weights_of_nothing_change_no_draw() -> None:
 
 
 # ---------------------------------------------------------------- what is wrong is not proved
-
-
-def replaced(function: Callable[..., Any], old: str, new: str) -> dict[str, ast.FunctionDef]:
-    """The function with one part of its text replaced."""
-    text = inspect.getsource(function)
-    assert 1 == text.count(old), f"{old!r} occurs {text.count(old)} times"
-    node = ast.parse(text.replace(old, new)).body[0]
-    assert isinstance(node, ast.FunctionDef)
-    return {f"{function.__module__}.{function.__name__}": node}
 
 
 FAULTS = [

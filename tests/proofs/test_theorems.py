@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import random
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 import vosti.proofs
+from edited_functions import replaced
 from spec_walk import walk
 from vosti.proofs import axioms
 from vosti.proofs.book import Book, state, transitions
@@ -80,15 +80,6 @@ def test_names_are_unique(spec_obligations: list[Obligation]) -> None:
 
 
 # ---------------------------------------------------------------- what is wrong is not proved
-
-
-def replaced(function: Callable[..., Any], old: str, new: str) -> dict[str, ast.FunctionDef]:
-    """The function with one part of its text replaced."""
-    text = inspect.getsource(function)
-    assert 1 == text.count(old), f"{old!r} occurs {text.count(old)} times"
-    node = ast.parse(text.replace(old, new)).body[0]
-    assert isinstance(node, ast.FunctionDef)
-    return {f"{function.__module__}.{function.__name__}": node}
 
 
 LEAF = " and all(child.parent != page_id for child in s.pages.values())"
