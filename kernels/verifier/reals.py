@@ -135,16 +135,20 @@ class _Choices(ast.NodeTransformer):
         return ast.Call(ast.Name("__either__", ast.Load()), [self.visit(part) for part in parts], [])
 
 
+def _symbolic(*tests: object) -> None:
+    if not all(isinstance(one, Symbolic) for one in tests):
+        raise TypeError("a text decides whether two integers are one")
+
+
 def _either(test: Test, yes: Any, no: Any) -> Any:
-    assert isinstance(test, Symbolic)
+    _symbolic(test)
     if isinstance(no, Real):
         return Real(Select(test, _number(yes), no.term, element="f64"))
     return Floor(Select(test, _whole(yes), no.term, element="i64"))
 
 
 def _joined(name: str, first: Condition, second: Condition) -> Joined:
-    assert isinstance(first, Symbolic)
-    assert isinstance(second, Symbolic)
+    _symbolic(first, second)
     return Joined(name, (first, second))
 
 
