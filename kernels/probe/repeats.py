@@ -87,7 +87,7 @@ def kernel_forms(table: Table) -> list[Instance]:
 
 
 def launched_beside(table: Table) -> list[Instance]:
-    """Forms that are launched for the sake of these: what is merged is split before."""
+    """Forms that are launched for the sake of those of a table: what is merged is split before."""
     merges = [one for one in kernel_forms(table) if one.kernel.contract.kernel == "attention_merge"]
     return [split_before(one) for one in merges]
 
